@@ -33,6 +33,7 @@ void MakeOutputDirectory(const std::string& path) {
     MakeDirectories(made);
     SyncDirectory(made.parent_path());
   }
+  Require(IsDirectory(path), "{} is a file; wanted an output directory", path);
   const int error = -files.MayWrite(path);
   if (error != 0) Fail("cannot write to the output directory {}: {}", path, SystemReason(error));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace lopt {
 namespace {
@@ -17,12 +18,36 @@ uint32_t CodePoint(std::string_view sequence) {
   return code;
 }
 
-bool ShowsAsItIs(uint32_t code) {
-  const auto within = [code](uint32_t first, uint32_t last) {
-    return code >= first && code <= last;
-  };
-  return !(code < 0x20 || within(0x7F, 0x9F) || within(0x200B, 0x200F) || within(0x2028, 0x202E) ||
-           within(0x2060, 0x206F) || code == 0xFEFF || code == 0xAD || within(0xE0000, 0xE0FFF));
+struct CodeRange {
+  uint32_t first;
+  uint32_t last;
+};
+
+bool IsIn(std::span<const CodeRange> ranges, uint32_t code) {
+  return std::ranges::any_of(
+      ranges, [code](const CodeRange& r) { return code >= r.first && code <= r.last; });
+}
+
+// What is not seen, or changes how what follows is.
+constexpr CodeRange kNotPlain[] = {{0, 0x1F},        {0x7F, 0x9F},      {0xAD, 0xAD},
+                                   {0x200B, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x206F},
+                                   {0xFEFF, 0xFEFF}, {0xE0000, 0xE0FFF}};
+
+// Wide and full-width by Unicode's East_Asian_Width.
+constexpr CodeRange kWide[] = {{0x1100, 0x115F},   {0x2E80, 0xA4CF},   {0xAC00, 0xD7A3},
+                               {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},
+                               {0xFFE0, 0xFFE6},   {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF},
+                               {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+
+bool ShowsAsItIs(uint32_t code) { return !IsIn(kNotPlain, code); }
+
+// Takes the first character, or a byte that is none, off a text that is not empty. Returns the
+// columns that it takes.
+size_t DropCharacter(std::string_view* text) {
+  const size_t length = Utf8Length(*text);
+  const size_t columns = length == 0 ? 1 : IsIn(kWide, CodePoint(text->substr(0, length))) ? 2 : 1;
+  text->remove_prefix(std::max<size_t>(length, 1));
+  return columns;
 }
 
 // Bytes of the plain character that `text` begins with; 0 if there is none.
@@ -84,6 +109,24 @@ std::string Utf8Text(std::string_view text) {
 }
 
 bool IsPlainText(std::string_view text) { return Consists(text, &PlainLength); }
+
+size_t TextWidth(std::string_view text) {
+  size_t columns = 0;
+  while (!text.empty()) columns += DropCharacter(&text);
+  return columns;
+}
+
+std::string FirstColumns(std::string_view text, size_t columns) {
+  std::string_view rest = text;
+  size_t used = 0;
+  while (!rest.empty()) {
+    std::string_view next = rest;
+    used += DropCharacter(&next);
+    if (used > columns) break;
+    rest = next;
+  }
+  return std::string(text.substr(0, text.size() - rest.size()));
+}
 
 std::string PlainText(std::string_view text, size_t most) {
   std::string plain;

@@ -19,6 +19,13 @@ std::string Utf8Text(std::string_view text);
 // direction of writing or has no width.
 bool IsPlainText(std::string_view text);
 
+// Columns of a terminal that the text takes: two for each character of East Asian writing and each
+// pictograph, one for any other; bytes that are no UTF-8 take one each.
+size_t TextWidth(std::string_view text);
+
+// The characters that the text begins with, as many as `columns` hold.
+std::string FirstColumns(std::string_view text, size_t columns);
+
 // Text that a stranger may have written, for a message or a log: of at most `most` bytes, with
 // \x1b in place of a byte that is not plain text. What is cut ends with how long it was.
 std::string PlainText(std::string_view text, size_t most = 200);

@@ -2,30 +2,34 @@
 
 #include <sstream>
 
+#include "lopt/base/utf8.h"
+
 namespace lopt {
 
 std::string Wrap(const std::string& text, size_t columns, const std::string& indent) {
   std::istringstream words(text);
   std::string lines = indent;
-  size_t used = indent.size();
+  const size_t start = TextWidth(indent);
+  size_t used = start;
   for (std::string word; words >> word;) {
-    const bool first = used == indent.size();
-    if (!first && used + 1 + word.size() > columns) {
+    const size_t width = TextWidth(word);
+    const bool first = used == start;
+    if (!first && used + 1 + width > columns) {
       lines += '\n' + indent;
-      used = indent.size();
+      used = start;
     } else if (!first) {
       lines += ' ';
       ++used;
     }
     lines += word;
-    used += word.size();
+    used += width;
   }
   return lines;
 }
 
 std::string Wrapped(const std::string& head, const std::string& text, size_t columns) {
-  std::string lines = Wrap(text, columns, std::string(head.size(), ' '));
-  lines.replace(0, head.size(), head);
+  std::string lines = Wrap(text, columns, std::string(TextWidth(head), ' '));
+  lines.replace(0, TextWidth(head), head);
   lines.erase(lines.find_last_not_of(' ') + 1);
   return lines + "\n";
 }

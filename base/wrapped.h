@@ -8,8 +8,8 @@ namespace lopt {
 // The columns of a terminal that tables are made for.
 inline constexpr size_t kTerminalColumns = 80;
 
-// The text in lines of at most `columns` characters, broken at its spaces and line ends. Every line
-// begins with `indent`, and none ends the last. A word that is longer has a line of its own.
+// The text in lines of at most `columns` of a terminal, broken at its spaces and line ends. Every
+// line begins with `indent`, and none ends the last. A word that is longer has a line of its own.
 std::string Wrap(const std::string& text, size_t columns, const std::string& indent);
 
 // The words of a text in lines of at most `columns`, the first of which begins with `head`, the

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 #include "lopt/lopt/registry.h"
 
 namespace lopt {
@@ -96,8 +97,8 @@ std::span<const Baseline> BaselinesOf(std::string_view name) {
     for (const Baseline& baseline : all) valid.push_back(baseline.name);
     Fail(
         "There is no baseline '{}'; wanted all, classic, strong, untuned, none, or names of {} "
-        "with commas between them",
-        name, fmt::join(valid, ", "));
+        "with commas between them{}",
+        name, fmt::join(valid, ", "), DidYouMean(name, valid));
   }
   return {found, 1};
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 #include "lopt/base/problems.h"
 #include "lopt/base/strict_json.h"
 #include "lopt/tasks/registry.h"
@@ -114,7 +115,8 @@ void SkipTask(const std::string& name, EvaluationConfig* config) {
   std::vector<std::string> names;
   for (const EvaluationTask& task : config->tasks) names.push_back(task.name);
   Require(std::erase_if(config->tasks, [&](const auto& task) { return task.name == name; }) > 0,
-          "There is no task '{}' to skip; there are {}", name, fmt::join(names, ", "));
+          "There is no task '{}' to skip; there are {}{}", name, fmt::join(names, ", "),
+          DidYouMean(name, names));
   Require(!config->tasks.empty(), "Without '{}' no task is left", name);
 }
 

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/base/utf8.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
 #include "lopt/evaluation/plain_table.h"

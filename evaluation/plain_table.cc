@@ -3,30 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
-#include "lopt/evaluation/summary_text.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
 
 constexpr size_t kLeastNameWidth = 10;
 
-// The name in at most `width` code points, without its middle where it is longer.
+// The name in at most `width` columns, without its middle where it is longer.
 std::string CutName(const std::string& name, size_t width) {
-  const size_t length = TextWidth(name);
-  if (length <= width) return name;
+  if (TextWidth(name) <= width) return name;
   const size_t end = (width - 2) / 2;
-  const size_t begin = width - 2 - end;
-  std::string first;
-  std::string last;
-  size_t points = 0;
-  for (const char c : name) {
-    if ((c & 0xC0) != 0x80) ++points;
-    if (points <= begin) first += c;
-    if (points > length - end) last += c;
-  }
-  return first + ".." + last;
+  std::string_view last = name;
+  while (TextWidth(last) > end) last.remove_prefix(std::max<size_t>(Utf8Length(last), 1));
+  return fmt::format("{}..{}", FirstColumns(name, width - 2 - end), last);
 }
 
 }  // namespace

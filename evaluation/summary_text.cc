@@ -11,11 +11,6 @@ std::string Rounded(double value, int digits) {
   return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));
 }
 
-size_t TextWidth(const std::string& utf8) {
-  return static_cast<size_t>(
-      std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::vector<SummaryRows> Sections(const Summary& summary) {
   const auto same = [](const SummaryRow& a, const SummaryRow& b) {
     return a.task == b.task && a.steps == b.steps;

@@ -16,9 +16,6 @@ namespace lopt {
 // of what is not a number, "-".
 std::string Rounded(double value, int digits);
 
-// The width of UTF-8 text in a table, in code points.
-size_t TextWidth(const std::string& utf8);
-
 // The digits of the estimates in a column: three, or four where an interval is so narrow that three
 // would not show it.
 template <class Range, class Projection>

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "lopt/base/error.h"
+#include "lopt/base/utf8.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
 #include "lopt/evaluation/summary_text.h"

@@ -52,6 +52,14 @@ TEST_CASE("Names of new directories and of files are flushed to disk in the dire
   CHECK(flushed_paths.size() == 2);
 }
 
+TEST_CASE("A file in the place of a directory is an error that says so") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "notes.txt", "");
+  const std::string path = scratch / "notes.txt";
+  CHECK_THROWS_WITH_AS(MakeOutputDirectory(path),
+                       (path + " is a file; wanted an output directory").c_str(), Error);
+}
+
 TEST_CASE("A directory that may not be written to is an error with the reason") {
   const TempDirectory scratch;
   fs::permissions(scratch.path(), fs::perms(0555));

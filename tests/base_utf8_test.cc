@@ -28,6 +28,20 @@ TEST_CASE("Text that is too long is cut between two characters, and says how lon
   CHECK_EQ(PlainText("a\x1bz", 4), "a... (3 bytes)");
 }
 
+TEST_CASE("Text has the width of a terminal's columns, and is cut between characters") {
+  CHECK_EQ(TextWidth("abc"), 3);
+  CHECK_EQ(TextWidth("gr\xC3\xB6\xC3\x9F"
+                     "e"),
+           5);
+  CHECK_EQ(TextWidth("\xE6\x95\xB0\xF0\x9F\x8E\x89"), 4);  // a Chinese sign, a pictograph
+  CHECK_EQ(TextWidth("a\xff"), 2);
+  CHECK_EQ(FirstColumns("abc", 2), "ab");
+  CHECK_EQ(FirstColumns("abc", 5), "abc");
+  CHECK_EQ(FirstColumns("a\xE6\x95\xB0", 2), "a");
+  CHECK_EQ(FirstColumns("a\xE6\x95\xB0", 3), "a\xE6\x95\xB0");
+  CHECK_EQ(FirstColumns("\xC3\xB6\xff", 2), "\xC3\xB6\xff");
+}
+
 TEST_CASE("Plain text is UTF-8 without control characters") {
   CHECK(IsPlainText(""));
   CHECK(IsPlainText("loss_at, \xE4\xBA\x94"));

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "lopt/base/utf8.h"
 #include "lopt/tools/eval_progress.h"
 #include "lopt/tools/progress.h"
 #include "lopt/tools/progress_line.h"
@@ -126,6 +128,49 @@ TEST_CASE("On a terminal one line is rewritten in place, and what does not fit i
            "\x1b[K\r102/4000  1 updates/s  1:04:58 left  mean loss: 0_Bowl 9.5 1_Net -\x1b[K\n");
 }
 
+TEST_CASE("Names are cut between two characters, at the columns that they take") {
+  CHECK_EQ(Report(38, 1, {"数字の訓練"}), "\r101/4000  1:04:59 left  loss: 数字 10\x1b[K\n");
+  CHECK_EQ(Report(39, 1, {"数字の訓練"}), "\r101/4000  1:04:59 left  loss: 数字 10\x1b[K\n");
+  CHECK_EQ(Report(40, 1, {"数字の訓練"}), "\r101/4000  1:04:59 left  loss: 数字の 10\x1b[K\n");
+  CHECK_EQ(Report(39, 1, {"größe"}), "\r101/4000  1:04:59 left  loss: größe 10\x1b[K\n");
+  CHECK_EQ(Report(38, 1, {"größe"}), "\r101/4000  1:04:59 left  loss: größ 10\x1b[K\n");
+}
+
+TEST_CASE("A terminal that cannot write a line anew gets lines") {
+  const TempDirectory scratch;
+  const std::string output =
+      RunOnTerminal({"/bin/sh", "-c",
+                     fmt::format("TERM=dumb '{}' meta-train --preset smoke --out '{}/run'",
+                                 BuildPath("lopt"), scratch.path())},
+                    80)
+          .output;
+  CHECK_EQ(output.find('\x1b'), std::string::npos);
+  CHECK_NE(output.find("\r\n20/20  "), std::string::npos);
+}
+
+TEST_CASE("On a terminal messages are broken at spaces, and lines to copy stay") {
+  const auto lines = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {BuildPath("lopt")};
+    all.insert(all.end(), words.begin(), words.end());
+    std::istringstream output(RunOnTerminal(all, 60).output);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(output, line);) {
+      line.pop_back();
+      lines.push_back(line);
+    }
+    return lines;
+  };
+  const auto error = lines({"meta-train", "--stpes", "3"});
+  CHECK_GT(error.size(), 4);
+  for (const std::string& line : error) CHECK_LE(TextWidth(line), 75);  // with the colour
+  CHECK_EQ(error.back(), "--help; did you mean '--steps'?");
+  const auto eval = lines({"eval"});
+  CHECK_NE(std::ranges::find(eval,
+                             "  to tune 17 baselines: 300 steps x 21 trials x 4 seeds, "
+                             "428,400 inner steps"),
+           eval.end());
+}
+
 TEST_CASE("A terminal that wants colours gets the beginning of a line bold") {
   const auto progress = [](const std::string& variables) {
     const TempDirectory scratch;
@@ -137,7 +182,7 @@ TEST_CASE("A terminal that wants colours gets the beginning of a line bold") {
         .output;
   };
   const std::string plain = progress("NO_COLOR=1 TERM=xterm");
-  CHECK_NE(plain.find(" on 1 thread, to "), std::string::npos);
+  CHECK_NE(plain.find(" on 1 thread, to"), std::string::npos);
   CHECK_EQ(plain.find("\x1b[1m"), std::string::npos);
   CHECK_EQ(plain.find("\x1b[3"), std::string::npos);
   const size_t first = plain.find("\r1/20  ");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lopt/base/print.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 
@@ -19,8 +20,10 @@ std::string_view Variable(const char* name) {
 
 }  // namespace
 
+bool IsDumbTerminal() { return Variable("TERM") == "dumb"; }
+
 bool WantsColour(std::FILE* stream) {
-  return Variable("NO_COLOR").empty() && Variable("TERM") != "dumb" && isatty(fileno(stream)) != 0;
+  return Variable("NO_COLOR").empty() && !IsDumbTerminal() && isatty(fileno(stream)) != 0;
 }
 
 std::string Bold(const std::string& text, std::FILE* stream) {
@@ -28,7 +31,14 @@ std::string Bold(const std::string& text, std::FILE* stream) {
 }
 
 void PrintFailure(std::string_view message) {
+  constexpr std::string_view kName = "lopt: ";
   const bool colour = WantsColour(stderr);
+  const auto columns = static_cast<size_t>(TerminalColumns(stderr));
+  std::string fitted;
+  if (columns > 0 && kName.size() + message.size() > columns) {
+    fitted = FitTerminal(stderr, fmt::format("{}{}", kName, message));
+    message = std::string_view(fitted).substr(kName.size());
+  }
   PrintErr("{}lopt:{} {}\n", colour ? "\x1b[1;31m" : "", colour ? "\x1b[0m" : "", message);
 }
 

@@ -1,16 +1,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "lopt/base/print.h"
+#include "lopt/evaluation/baselines.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/describe.h"
 #include "lopt/tools/shell.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -18,12 +23,17 @@ namespace {
 
 enum class Takes { kNothing, kOther, kFile, kDirectory, kChoice };
 
-// An option of a subcommand, as a shell completes what follows it.
+// What a shell completes in one place.
+struct Completed {
+  Takes takes = Takes::kOther;
+  std::vector<std::string> words = {};  // the choices; of kFile, what it may be beside a file
+};
+
+// An option of a subcommand, and what follows it.
 struct CompletedOption {
   std::string name;  // "--out"
   std::string text;
-  Takes takes;
-  std::vector<std::string> choices;
+  Completed value;
 };
 
 std::vector<std::string> Names(const Presets& presets) {
@@ -32,18 +42,41 @@ std::vector<std::string> Names(const Presets& presets) {
   return names;
 }
 
-std::vector<std::string> Choices(const std::string& command, const std::string& option) {
-  if (option == "--for" && command == "config") return {"meta-train", "eval", "train"};
-  if (option == "--for") return {"meta-train", "eval"};
-  if (option == "--split") return {"train", "inner_valid", "outer_valid", "test"};
-  if (option != "--preset") return {};
-  return Names(command == "eval" ? EvaluationPresets() : MetaTrainPresets());
+std::vector<std::string> BaselineNames() {
+  std::vector<std::string> names = {"all", "classic", "strong", "untuned", "none"};
+  for (const Baseline& baseline : Baselines()) names.push_back(baseline.name);
+  return names;
+}
+
+// "c|npz|hub" are three words to choose from, "FILE|JSON" are none.
+std::vector<std::string> ChoicesOfValue(const std::string& value) {
+  const bool choices = value.find('|') != std::string::npos &&
+                       std::ranges::none_of(value, [](char c) { return c >= 'A' && c <= 'Z'; });
+  std::vector<std::string> words;
+  std::istringstream parts(choices ? value : "");
+  for (std::string word; std::getline(parts, word, '|');) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> Choices(const std::string& command, const CommandHelp::Option& option) {
+  if (option.name == "--for" && command == "config") return {"meta-train", "eval", "train"};
+  if (option.name == "--for") return {"meta-train", "eval"};
+  if (option.name == "--split") return {"train", "inner_valid", "outer_valid", "test"};
+  if (option.name == "--baselines") return BaselineNames();
+  if (option.name != "--preset") return ChoicesOfValue(option.value);
+  const bool evaluates = command == "eval" || command == "distill";
+  return Names(evaluates ? EvaluationPresets() : MetaTrainPresets());
+}
+
+// Whether a help text says that a theta is taken by its name, too.
+bool NamesThetas(const std::string& text) {
+  return text.find("that comes with lopt") != std::string::npos;
 }
 
 Takes WhatFollows(const std::string& value) {
   if (value.empty()) return Takes::kNothing;
   if (value.starts_with("DIR")) return Takes::kDirectory;
-  for (const char* name : {"FILE", "CONFIG", "THETA", "arg"}) {
+  for (const char* name : {"FILE", "CONFIG", "THETA"}) {
     if (value.find(name) != std::string::npos) return Takes::kFile;
   }
   return Takes::kOther;
@@ -52,22 +85,26 @@ Takes WhatFollows(const std::string& value) {
 std::vector<CompletedOption> CompletedOptions(const Command& command, const CommandHelp& help) {
   std::vector<CompletedOption> options;
   for (const CommandHelp::Option& option : help.options) {
-    const auto choices = Choices(command.name, option.name);
-    const Takes takes = choices.empty() ? WhatFollows(option.value) : Takes::kChoice;
-    options.push_back({option.name, option.text, takes, choices});
+    Completed value{WhatFollows(option.value), Choices(command.name, option)};
+    if (!value.words.empty()) value.takes = Takes::kChoice;
+    if (NamesThetas(option.text)) value.words = TrainedNames();
+    options.push_back({option.name, option.text, value});
   }
   return options;
 }
 
-// What the words without an option name may be; empty: files.
-std::vector<std::string> ArgumentChoices(const std::string& command) {
-  if (command == "completion") return {"bash", "zsh", "fish"};
-  if (command != "preset") return {};
+// What the words without an option name may be.
+Completed CompletedArguments(const std::string& command, const CommandHelp& help) {
+  if (command == "completion") return {Takes::kChoice, {"bash", "zsh", "fish"}};
+  if (command == "describe") return {Takes::kChoice, DescribedTypes()};
+  if (command != "preset") {
+    return {Takes::kFile, NamesThetas(help.examples) ? TrainedNames() : std::vector<std::string>{}};
+  }
   std::vector<std::string> words = {"show"};
   for (const Presets* presets : {&MetaTrainPresets(), &EvaluationPresets()}) {
     for (const std::string& name : Names(*presets)) words.push_back(name);
   }
-  return words;
+  return {Takes::kChoice, words};
 }
 
 std::vector<std::string> CommandNames() {
@@ -86,35 +123,33 @@ std::string Replaced(const std::string& text, const std::string& characters,
   return result;
 }
 
+// The call that replies; empty where nothing is completed.
+std::string BashReply(const Completed& completed) {
+  if (completed.takes == Takes::kOther) return "";
+  const char* const what = completed.takes == Takes::kFile        ? " -f"
+                           : completed.takes == Takes::kDirectory ? " -d"
+                                                                  : "";
+  const std::string words =
+      completed.words.empty() ? "" : fmt::format(" -W '{}'", fmt::join(completed.words, " "));
+  return fmt::format("_lopt_reply{}{}; ", what, words);
+}
+
 std::string BashCompletion() {
   std::string values;
   std::string names;
   for (const Command& command : Commands()) {
     std::vector<std::string> words;
-    for (const auto& option : CompletedOptions(command, HelpOf(command))) {
+    const CommandHelp help = HelpOf(command);
+    for (const auto& option : CompletedOptions(command, help)) {
       words.push_back(option.name);
-      const auto value = [&](const std::string& reply) {
-        values += fmt::format("    '{} {}') {} ;;\n", command.name, option.name, reply);
-      };
-      switch (option.takes) {
-        case Takes::kNothing:
-          break;
-        case Takes::kOther:
-          value("return");
-          break;
-        case Takes::kFile:
-          value("_lopt_reply -f; return");
-          break;
-        case Takes::kDirectory:
-          value("_lopt_reply -d; return");
-          break;
-        case Takes::kChoice:
-          value(fmt::format("_lopt_reply -W '{}'; return", fmt::join(option.choices, " ")));
-          break;
-      }
+      if (option.value.takes == Takes::kNothing) continue;
+      values += fmt::format("    '{} {}') {}return ;;\n", command.name, option.name,
+                            BashReply(option.value));
     }
-    names += fmt::format("    {}) words='{}' arguments='{}' ;;\n", command.name,
-                         fmt::join(words, " "), fmt::join(ArgumentChoices(command.name), " "));
+    const Completed arguments = CompletedArguments(command.name, help);
+    names += fmt::format("    {}) words='{}' arguments='{}' files={} ;;\n", command.name,
+                         fmt::join(words, " "), fmt::join(arguments.words, " "),
+                         arguments.takes == Takes::kFile ? "-f" : "");
   }
   const std::string commands = fmt::format("{}", fmt::join(CommandNames(), " "));
   return fmt::format(R"(# Completion of lopt in bash; written by `lopt completion bash`.
@@ -123,7 +158,7 @@ _lopt_reply() {{
   mapfile -t COMPREPLY < <(compgen "$@" -- "${{COMP_WORDS[COMP_CWORD]}}")
 }}
 _lopt() {{
-  local words='' arguments=''
+  local words='' arguments='' files=-f
   COMPREPLY=()
   if [ "$COMP_CWORD" = 1 ]; then
     _lopt_reply -W '{}'
@@ -132,16 +167,24 @@ _lopt() {{
   case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD - 1]}}" in
 {}  esac
   case "${{COMP_WORDS[1]}}" in
-{}    help) arguments='{}' ;;
+{}    help) arguments='{}' files= ;;
   esac
   case "${{COMP_WORDS[COMP_CWORD]}}" in
     -*) _lopt_reply -W "$words" ;;
-    *) if [ -n "$arguments" ]; then _lopt_reply -W "$arguments"; else _lopt_reply -f; fi ;;
+    *) _lopt_reply $files -W "$arguments" ;;
   esac
 }}
 complete -F _lopt lopt
 )",
                      commands, values, names, commands);
+}
+
+std::string ZshAction(const Completed& completed) {
+  const std::string words = fmt::format("{}", fmt::join(completed.words, " "));
+  if (completed.takes == Takes::kChoice) return fmt::format("({})", words);
+  if (completed.takes == Takes::kDirectory) return "_files -/";
+  if (completed.takes != Takes::kFile) return "";
+  return words.empty() ? "_files" : fmt::format("{{_files; compadd -- {}}}", words);
 }
 
 std::string ZshCompletion() {
@@ -154,19 +197,12 @@ std::string ZshCompletion() {
     std::vector<std::string> specs;
     for (const auto& option : CompletedOptions(command, help)) {
       std::string spec = fmt::format("*{}[{}]", option.name, Replaced(option.text, "[]:\\", "\\"));
-      if (option.takes != Takes::kNothing) spec += ":value:";
-      if (option.takes == Takes::kFile) spec += "_files";
-      if (option.takes == Takes::kDirectory) spec += "_files -/";
-      if (option.takes == Takes::kChoice) {
-        spec += fmt::format("({})", fmt::join(option.choices, " "));
-      }
+      if (option.value.takes != Takes::kNothing) spec += ":value:" + ZshAction(option.value);
       specs.push_back(ShellQuoted(spec));
     }
-    const auto choices = ArgumentChoices(command.name);
-    if (!choices.empty()) {
-      specs.push_back(fmt::format("'*:word:({})'", fmt::join(choices, " ")));
-    } else if (help.has_arguments) {
-      specs.emplace_back("'*:file:_files'");
+    if (help.has_arguments) {
+      specs.push_back(
+          fmt::format("'*:word:{}'", ZshAction(CompletedArguments(command.name, help))));
     }
     cases += fmt::format("    {})\n      _arguments {}\n      ;;\n", command.name,
                          fmt::join(specs, " \\\n        "));
@@ -201,10 +237,11 @@ std::string FishCompletion() {
                         fish(command.summary));
   }
   for (const Command& command : Commands()) {
-    const auto choices = ArgumentChoices(command.name);
-    if (choices.empty()) continue;
-    text += fmt::format("complete -c lopt -n '__fish_seen_subcommand_from {}' -f -a '{}'\n",
-                        command.name, fmt::join(choices, " "));
+    const Completed arguments = CompletedArguments(command.name, HelpOf(command));
+    if (arguments.words.empty()) continue;
+    text += fmt::format("complete -c lopt -n '__fish_seen_subcommand_from {}'{} -a '{}'\n",
+                        command.name, arguments.takes == Takes::kFile ? "" : " -f",
+                        fmt::join(arguments.words, " "));
   }
   text += fmt::format(
       "complete -c lopt -n __fish_use_subcommand -f -a help -d 'Explain one command.'\n"
@@ -214,12 +251,11 @@ std::string FishCompletion() {
     for (const auto& option : CompletedOptions(command, HelpOf(command))) {
       text += fmt::format("complete -c lopt -n '__fish_seen_subcommand_from {}' -l {}",
                           command.name, option.name.substr(2));
-      if (option.takes == Takes::kFile) text += " -r -F";
-      if (option.takes == Takes::kDirectory) text += " -x -a '(__fish_complete_directories)'";
-      if (option.takes == Takes::kOther) text += " -x";
-      if (option.takes == Takes::kChoice) {
-        text += fmt::format(" -x -a '{}'", fmt::join(option.choices, " "));
-      }
+      const Completed& value = option.value;
+      if (value.takes == Takes::kFile) text += " -r -F";
+      if (value.takes == Takes::kDirectory) text += " -x -a '(__fish_complete_directories)'";
+      if (value.takes == Takes::kOther || value.takes == Takes::kChoice) text += " -x";
+      if (!value.words.empty()) text += fmt::format(" -a '{}'", fmt::join(value.words, " "));
       text += fmt::format(" -d {}\n", fish(option.text));
     }
   }

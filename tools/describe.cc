@@ -242,16 +242,25 @@ std::string DescribeTrainings() {
 
 }  // namespace
 
-std::string DescribeTypeNamed(const std::string& name) {
-  std::string text;
+std::vector<std::string> DescribedTypes() {
   std::vector<std::string> types;
   for (const Kind& kind : Kinds()) {
     for (const TypeEntry& entry : kind.table->entries()) {
+      if (std::ranges::find(types, entry.type) == types.end()) types.push_back(entry.type);
+    }
+  }
+  return types;
+}
+
+std::string DescribeTypeNamed(const std::string& name) {
+  std::string text;
+  for (const Kind& kind : Kinds()) {
+    for (const TypeEntry& entry : kind.table->entries()) {
       if (entry.type == name) text += DescribeType(kind, entry);
-      types.push_back(entry.type);
     }
   }
   if (!text.empty()) return text;
+  const std::vector<std::string> types = DescribedTypes();
   Fail("There is no type '{}'; the types are {}{}", name, fmt::join(types, ", "),
        DidYouMean(name, types));
 }
@@ -292,10 +301,11 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
       "Which of them, if there are several, and how they are read: a value of the key data, "
       "or '{\"data\": \"csv\", \"csv_white\": 16}'.")(
       "steps", po::value<int64_t>(&request.steps)->value_name("N"),
-      "Steps of Adam that it is trained for (1).")(
+      "Train it with Adam for so many steps. Default: 1.")(
       "learning-rate", po::value<double>(&request.learning_rate)->value_name("X"),
-      "Of Adam (0.01).")("seed", po::value<int64_t>(&request.seed)->value_name("N"),
-                         "Of the task, its start and its batches (0).")(
+      "Learning rate of Adam. Default: 0.01.")(
+      "seed", po::value<int64_t>(&request.seed)->value_name("N"),
+      "Seed of the task, its start and its batches. Default: 0.")(
       "preview", po::value<std::string>()->value_name("FILE.png"),
       "Draw what the task sees and, after the steps, does.");
   const auto values =
@@ -323,7 +333,7 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
       DescribeData(*data_dir, data.value_or(""));
       return kExitDone;
     }
-    PrintOut("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
+    PrintOut("{}", FitTerminal(stdout, type ? DescribeTypeNamed(*type) : DescribeEverything()));
     return kExitDone;
   }
   if (type) throw UsageError("Give a TYPE or --task, not both");

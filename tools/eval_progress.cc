@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lopt/base/utf8.h"
+
 namespace lopt {
 
 namespace {
@@ -20,7 +22,7 @@ std::string EvaluationLine(const EvaluationProgress& progress, const ProgressLin
                   FormatCount(static_cast<double>(progress.inner_steps) / progress.seconds));
   if (output.Fits(work + rate + left)) return work + rate + left;
   if (!output.Fits(work + left) && output.Width() > left.size()) {
-    work.resize(output.Width() - left.size() - 1);
+    work = FirstColumns(work, output.Width() - left.size() - 1);
   }
   return work + left;
 }

@@ -169,7 +169,7 @@ int FitCommand(const std::vector<std::string>& arguments) {
   } else {
     source = ReadFitSource(*values);
   }
-  FitReporter reporter(stdout, TerminalColumns(stdout));
+  FitReporter reporter(stdout, RewritableColumns(stdout));
   const FitOptions options{
       .out_dir = TextOption(*values, "out").value_or("runs/fit"),
       .threads = values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),

@@ -51,8 +51,8 @@ std::string MetaTrainExamples() {
          "  lopt meta-train --resume --out runs/first --steps 2000\n"
          "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n"
          "  lopt meta-train --preset tutorial --set workers=4 --listen 127.0.0.1:4711\n"
-         "  torchrun --nproc_per_node=3 --no_python lopt meta-train --preset tutorial "
-         "--init-method env://\n";
+         "  torchrun --nproc_per_node=3 --no_python \\\n"
+         "    lopt meta-train --preset tutorial --init-method env://\n";
 }
 
 po::options_description ExperimentOptions() {
@@ -109,13 +109,13 @@ po::options_description ProcessOptions() {
   auto add = options.add_options();
   add("learner-only", "Under mpiexec: rank 0 updates theta only, the other ranks compute.");
   add("listen", po::value<std::string>()->value_name("HOST:PORT"),
-      "Compute nothing here but wait for `lopt worker` processes, which may come and go; with "
-      "gather_checkpoints.");
+      "Compute nothing here but wait for `lopt worker` processes, which may come and go. Turns "
+      "on gather_checkpoints.");
   add("init-method", po::value<std::string>()->value_name("URL"),
       "For a launcher that sets RANK and WORLD_SIZE, such as torchrun: rank 0 listens at "
       "tcp://HOST:PORT, or with env:// at MASTER_ADDR and MASTER_PORT; the others join it.");
   add("wait-for", po::value<int64_t>()->value_name("N"),
-      "With --listen: begin when so many are there. Default: 0, at once.");
+      "With --listen: begin when N workers are there. Default: 0, at once.");
   AddNetworkOptions(&options);
   return options;
 }
@@ -252,7 +252,7 @@ int Train(const po::variables_map& values, Transport* transport,
     return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
   }
 
-  ProgressReporter progress(stdout, TerminalColumns(stdout));
+  ProgressReporter progress(stdout, RewritableColumns(stdout));
   options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
   const std::string who =
       listening
@@ -260,10 +260,11 @@ int Train(const po::variables_map& values, Transport* transport,
           : fmt::format("{}{}",
                         transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
                         Counted(options.threads, "thread"));
-  PrintOut("Meta-training {}: {}, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
-           Counted(config.meta_steps, "update"), config.isa.empty() ? CurrentIsa() : config.isa,
-           who, config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
-           options.out_dir);
+  const std::string begun = fmt::format(
+      "Meta-training {}: {}, {} on {}{}, to {}", config.learned_optimizer.Type(),
+      Counted(config.meta_steps, "update"), config.isa.empty() ? CurrentIsa() : config.isa, who,
+      config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device), options.out_dir);
+  PrintOut("{}\n", FitTerminal(stdout, begun));
   if (!network.secrets.token.empty()) {
     PrintOut("Workers join with the token in {}\n", network.secrets.token_file);
   }

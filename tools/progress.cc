@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lopt/base/utf8.h"
+
 namespace lopt {
 
 namespace {
@@ -66,7 +68,7 @@ std::string ProgressReporter::Line() const {
   const std::string updates = FormatRate(updates_per_second) + " updates/s";
   const std::string steps = FormatCount(steps_per_second) + " inner steps/s";
   size_t longest = 0;
-  for (const std::string& name : estimator_names_) longest = std::max(longest, name.size());
+  for (const std::string& name : estimator_names_) longest = std::max(longest, TextWidth(name));
   const std::string losses = "mean loss:" + Losses(estimator_names_.size(), longest);
 
   for (const std::string& line :
@@ -91,7 +93,7 @@ std::string ProgressReporter::Losses(size_t estimators, size_t name_size) const 
   for (size_t e = 0; e < estimators; ++e) {
     const int64_t count = now_.loss_counts[e] - then.loss_counts[e];
     const double sum = now_.loss_sums[e] - then.loss_sums[e];
-    text += fmt::format(" {} ", estimator_names_[e].substr(0, name_size));
+    text += fmt::format(" {} ", FirstColumns(estimator_names_[e], name_size));
     text += count == 0 ? "-" : fmt::format("{:.4g}", sum / static_cast<double>(count));
   }
   const size_t more = estimator_names_.size() - estimators;

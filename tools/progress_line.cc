@@ -8,6 +8,8 @@
 #include <cmath>
 
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/tools/colour.h"
 
 namespace lopt {
@@ -19,6 +21,10 @@ constexpr double kPlainSeconds = 5;
 
 }  // namespace
 
+bool ProgressLine::Fits(const std::string& line) const {
+  return !on_terminal() || TextWidth(line) < Width();
+}
+
 bool ProgressLine::IsDue(double seconds) const {
   const double interval = on_terminal() ? kTerminalSeconds : kPlainSeconds;
   return printed_seconds_ < 0 || seconds >= printed_seconds_ + interval;
@@ -26,7 +32,7 @@ bool ProgressLine::IsDue(double seconds) const {
 
 void ProgressLine::Print(std::string line, double seconds) {
   if (on_terminal()) {
-    if (!Fits(line)) line.resize(Width() - 1);
+    if (!Fits(line)) line = FirstColumns(line, Width() - 1);
     const size_t first = std::min(line.find("  "), line.size());
     PrintTo(stream_, "\r{}{}\x1b[K", Bold(line.substr(0, first), stream_), line.substr(first));
   } else {
@@ -45,6 +51,28 @@ int TerminalColumns(std::FILE* stream) {
   if (isatty(fileno(stream)) == 0) return 0;
   if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
+}
+
+int RewritableColumns(std::FILE* stream) { return IsDumbTerminal() ? 0 : TerminalColumns(stream); }
+
+std::string FitTerminal(std::FILE* stream, std::string_view text) {
+  const auto columns = static_cast<size_t>(TerminalColumns(stream));
+  if (columns == 0 || TextWidth(text) <= columns) return std::string(text);
+  std::string fitted;
+  while (true) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string line(text.substr(0, end));
+    if (TextWidth(line) <= columns || line.starts_with(' ')) {
+      fitted += line;
+    } else if (line.starts_with("- ")) {
+      fitted += "- " + Wrap(line.substr(2), columns, "  ").substr(2);
+    } else {
+      fitted += Wrap(line, columns, "");
+    }
+    if (end == text.size()) return fitted;
+    fitted += '\n';
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::string FormatDuration(double seconds) {

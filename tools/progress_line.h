@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace lopt {
 
@@ -11,12 +12,12 @@ namespace lopt {
 // few seconds otherwise.
 class ProgressLine {
  public:
-  // `columns`: width of the terminal; 0: not a terminal.
+  // `columns`: RewritableColumns of the stream.
   ProgressLine(std::FILE* stream, int columns) : stream_(stream), columns_(columns) {}
 
   bool on_terminal() const { return columns_ > 0; }
   // Whether a line is shown whole: always where it is not rewritten in place.
-  bool Fits(const std::string& line) const { return !on_terminal() || line.size() < Width(); }
+  bool Fits(const std::string& line) const;
   // Of such a terminal.
   size_t Width() const { return static_cast<size_t>(columns_); }
   // Whether a line at this time since the start is not too soon after the last one.
@@ -35,6 +36,12 @@ class ProgressLine {
 
 // The terminal's width if the stream is one, else 0.
 int TerminalColumns(std::FILE* stream);
+// The same where a line can be written anew: 0 also where TERM is "dumb".
+int RewritableColumns(std::FILE* stream);
+// The text, whose lines end before the edge of a terminal: broken at spaces, those of a list ("- ")
+// go on under their text, and those that begin with a space, such as commands to copy, stay. As it
+// is for a stream that is no terminal.
+std::string FitTerminal(std::FILE* stream, std::string_view text);
 
 // "0:42", "3:07:09".
 std::string FormatDuration(double seconds);

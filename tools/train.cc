@@ -31,7 +31,7 @@ constexpr const char* kTrainExamples =
     "\nExamples:\n"
     "  lopt train config.json --out runs/model\n"
     "  lopt train config.json --theta recommended --steps 2000\n"
-    "  lopt train config.json --init-model runs/model/model.safetensors --out runs/tuned\n"
+    "  lopt train config.json --init-model model.safetensors --out runs/tuned\n"
     "  lopt train --resume --out runs/model\n"
     "  mpiexec -n 4 lopt train config.json --set workers=4\n";
 
@@ -97,16 +97,17 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
                        .transport = transport};
   if (!speaks) return RunTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
 
-  ProgressLine line(stdout, TerminalColumns(stdout));
+  ProgressLine line(stdout, RewritableColumns(stdout));
   options.on_step = [&](const TrainProgress& step) {
     if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
   };
-  PrintOut("Training {} with {}: {}, {} on {}{}, {}, to {}\n", config.task.Type(),
-           config.optimizer.Type(), Counted(config.steps, "step"),
-           Counted(config.workers, "worker"),
-           transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-           Counted(options.threads, "thread"), config.isa.empty() ? CurrentIsa() : config.isa,
-           options.out_dir);
+  const std::string begun = fmt::format(
+      "Training {} with {}: {}, {} on {}{}, {}, to {}", config.task.Type(), config.optimizer.Type(),
+      Counted(config.steps, "step"), Counted(config.workers, "worker"),
+      transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
+      Counted(options.threads, "thread"), config.isa.empty() ? CurrentIsa() : config.isa,
+      options.out_dir);
+  PrintOut("{}\n", FitTerminal(stdout, begun));
   std::fflush(stdout);
   const TrainResult result = RunTraining(config, options);
   line.End();

@@ -52,17 +52,23 @@ std::vector<std::string> TrainedFiles(const std::optional<std::string>& told) {
   return files;
 }
 
+std::vector<std::string> TrainedNames() {
+  std::vector<std::string> names;
+  for (const std::string& file : FilesOfFirst(TrainedDirectories())) {
+    names.push_back(std::filesystem::path(file).stem());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string ThetaPath(const std::string& named) {
   if (named.find_first_of("/.") != std::string::npos) return named;
   const std::vector<std::string> directories = TrainedDirectories();
-  const std::vector<std::string> files = FilesOfFirst(directories);
-  std::vector<std::string> names;
-  for (const std::string& file : files) {
-    names.push_back(std::filesystem::path(file).stem());
-    if (names.back() == named) return file;
+  for (const std::string& file : FilesOfFirst(directories)) {
+    if (std::filesystem::path(file).stem() == named) return file;
   }
   if (Exists(named)) return named;
-  std::ranges::sort(names);
+  const std::vector<std::string> names = TrainedNames();
   if (names.empty()) {
     Fail("{} is no file, and the trained optimizers of lopt are not in {}", named,
          fmt::join(directories, ", "));

@@ -14,6 +14,9 @@ namespace lopt {
 // there are none.
 std::vector<std::string> TrainedFiles(const std::optional<std::string>& told);
 
+// Their names, sorted; empty if there are none.
+std::vector<std::string> TrainedNames();
+
 // What `--theta` and the like say of the names, for help texts.
 inline constexpr const char* kThetaNames = "a file, or recommended or another that comes with lopt";
 

@@ -81,8 +81,8 @@ void Ranks::Meet() {
 
 void Ranks::ReportPlacement() const {
   if (transport_->size() > 1) {
-    spdlog::info("{}: {} workers, learner on {}", transport_->Description(), windows_.size(),
-                 NameOf(0));
+    spdlog::info("{}: {} worker{}, learner on {}", transport_->Description(), windows_.size(),
+                 windows_.size() == 1 ? "" : "s", NameOf(0));
   }
   std::vector<int> idle;
   for (int rank = learner_only_ ? 1 : 0; rank < transport_->size(); ++rank) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lopt/base/utf8.h"
 #include "lopt/evaluation/summary_text.h"
 #include "lopt/tools/report/html.h"
 #include "lopt/tools/report/plot_parts.h"
