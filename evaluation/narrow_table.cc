@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/utf8.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
 #include "lopt/evaluation/plain_table.h"
