@@ -336,7 +336,7 @@ TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the
 
   const FinishedProcess again = Eval({"--resume", "--out", out});
   CHECK(again.exit_code == 0);
-  CHECK(Has(again.output, "All 3 tasks were finished already"));
+  CHECK(Has(again.output, "All tasks (3) were finished already"));
 }
 
 TEST_CASE("A resume says what differs, and does not go with other ways to begin") {
@@ -380,8 +380,8 @@ TEST_CASE("A task that is skipped is not judged, also on resume") {
   }
   Words again = words;
   again.push_back("--resume");
-  CHECK(Has(Eval(again).output, "All 1 tasks were finished already"));
-  CHECK(Has(Eval({"--resume", "--out", out}).output, "All 1 tasks were finished already"));
+  CHECK(Has(Eval(again).output, "All tasks (1) were finished already"));
+  CHECK(Has(Eval({"--resume", "--out", out}).output, "All tasks (1) were finished already"));
   CHECK(Has(Eval({"--resume", "--out", out, "--skip", "image-mlp"}).errors,
             "There is no task 'image-mlp' to skip; there are quadratic"));
 }
@@ -402,7 +402,7 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
                              Words{"--theta", theta, "--tune-learned", "--baselines", "SGD"}}) {
     Words all = words;
     all.insert(all.end(), {"--resume", "--out", out});
-    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+    CHECK(Has(Eval(all).output, "All tasks (2) were finished already"));
   }
   CHECK(Has(Eval({"--resume", "--theta", theta, "--out", out}).errors,
             "the optimizers have changed: SGD, mine, mine-tuned in the directory, SGD, mine now"));
@@ -458,7 +458,7 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
   for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {
     Words all = again;
     all.emplace_back("--resume");
-    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+    CHECK(Has(Eval(all).output, "All tasks (2) were finished already"));
   }
   Words without_tuned = words;
   without_tuned.emplace_back("--resume");

@@ -57,10 +57,9 @@ size_t HelpColumns(std::FILE* stream) {
 std::string HelpEntry(const std::string& left, const std::string& text, size_t column,
                       size_t columns) {
   constexpr size_t kNarrowest = 20;  // of the text
-  if (columns < column + kNarrowest && column > 4) return HelpEntry(left, text, 4, columns);
-  const size_t width = std::max(columns, column + kNarrowest);
-  if (left.size() >= column) return left + '\n' + Wrapped(std::string(column, ' '), text, width);
-  return Wrapped(fmt::format("{:<{}}", left, column), text, width);
+  if (columns < column + kNarrowest) return left + '\n' + Wrapped("    ", text, columns);
+  if (left.size() >= column) return left + '\n' + Wrapped(std::string(column, ' '), text, columns);
+  return Wrapped(fmt::format("{:<{}}", left, column), text, columns);
 }
 
 std::string HelpText(const CommandHelp& help, size_t columns) {
