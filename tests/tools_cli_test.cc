@@ -98,16 +98,32 @@ TEST_CASE("bash completes commands, options and what they take") {
   CHECK_EQ(BashCompletes("lopt meta-train --pres"), "--preset\n");
   CHECK_EQ(BashCompletes("lopt meta-train --preset fa"), "fast\n");
   CHECK_EQ(BashCompletes("lopt preset show generali"), "generalization\n");
+  CHECK_EQ(BashCompletes("lopt distill --preset generali"), "generalization\n");
+  CHECK_EQ(BashCompletes("lopt eval --baselines Prod"), "Prodigy\n");
+  CHECK_EQ(BashCompletes("lopt eval --theta recomm"), "recommended\n");
+  CHECK_EQ(BashCompletes("lopt export --format torchs"), "torchscript\n");
+  CHECK_EQ(BashCompletes("lopt export recomm"), "recommended\n");
+  CHECK_EQ(BashCompletes("lopt inspect recomm"), "recommended\n");
+  CHECK_EQ(BashCompletes("lopt describe TruncatedP"), "TruncatedPES\n");
+  CHECK_EQ(BashCompletes("lopt meta-train --isa avx"), "\n");
 }
 
-TEST_CASE("Without a command, or with a wrong one, the commands are listed") {
+TEST_CASE(
+    "Without a command, or with one like none, the commands are listed; else the nearest is said") {
   const FinishedProcess none = Lopt({});
   CHECK_EQ(none.exit_code, 2);
   CHECK(none.errors.starts_with("lopt: A command is missing.\n\nUsage: lopt COMMAND [OPTIONS]\n"));
   const FinishedProcess wrong = Lopt({"meta-trian"});
   CHECK_EQ(wrong.exit_code, 2);
-  CHECK(wrong.errors.starts_with(
-      "lopt: There is no command 'meta-trian'; did you mean 'meta-train'?\n\nUsage: "));
+  CHECK_EQ(wrong.errors,
+           "lopt: There is no command 'meta-trian'; did you mean 'meta-train'?\n`lopt help` lists "
+           "them.\n");
+  CHECK(Lopt({"qqqqqq"})
+            .errors.starts_with(
+                "lopt: There is no command 'qqqqqq'\n\nUsage: lopt COMMAND [OPTIONS]\n"));
+  CHECK(Lopt({"--set", "steps=3"})
+            .errors.starts_with(
+                "lopt: The command comes first, not --set\n\nUsage: lopt COMMAND [OPTIONS]\n"));
 }
 
 TEST_CASE("Help goes to standard output, shows an example and is no error") {
@@ -163,6 +179,7 @@ TEST_CASE("An unknown option is an error that lists the options and says the nea
       {{"meta-train", "config.json", "-steps", "3"}, "'--steps'"},
       {{"describe", "--lr", "3"}, "'--learning-rate'"},
       {{"eval", "-out", "runs/a"}, "'--out'"},
+      {{"meta-train", "-resume"}, "'--resume'"},
       {{"version", "--hlep"}, "'--help'"}};
   for (const auto& [words, option] : nearest) {
     const FinishedProcess wrong = Lopt(words);
@@ -182,19 +199,32 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
            usage},
       {{"meta-train", "a.json", "--preset", "smoke"},
        "lopt: Give a config file or --preset, not both\n"},
-      {{"meta-train", "a.json", "b.json"},
-       "lopt: At most 1 argument without an option name; " + usage},
-      {{"version", "again"},
-       "lopt: No argument is taken without an option name; usage: lopt version\n"},
+      {{"meta-train", "a.json", "b.json"}, "lopt: 'b.json' is a word too many; " + usage},
+      {{"version", "again"}, "lopt: 'again' is a word too many; usage: lopt version\n"},
       {{"meta-train", "a.json", "--steps", "many"},
-       "lopt: the argument ('many') for option '--steps' is invalid; " + usage},
+       "lopt: the argument ('many') for option '--steps' is invalid; wanted is an integer; " +
+           usage},
+      {{"bench", "--repeats", "7.5"},
+       "lopt: the argument ('7.5') for option '--repeats' is invalid; wanted is an integer; "
+       "usage: lopt bench [OPTIONS]\n"},
+      {{"describe", "--task", "ImageMLP", "--learning-rate", "small"},
+       "lopt: the argument ('small') for option '--learning-rate' is invalid; wanted is a number; "
+       "usage: lopt describe [TYPE] [OPTIONS]\n"},
+      {{"preset", "fast"}, "lopt: 'fast' is not understood; wanted is `lopt preset show fast`\n"},
+      {{"preset", "shwo", "fast"},
+       "lopt: 'shwo fast' is not understood; wanted is `lopt preset show NAME`\n"},
+      {{"export", "recommended", "--c", "--out", "a.c"},
+       "lopt: --c is not an option here; wanted is --format c --out FILE\n"},
+      {{"export", "recommended", "--hub=model"},
+       "lopt: --hub is not an option here; wanted is --format hub --out DIR\n"},
       {{"meta-train", "--preset", "smoke", "--set", "seed"},
        "lopt: --set wants KEY=VALUE, not 'seed'\n"},
       {{"meta-train", "--preset", "smoke", "--resume", "--overwrite"},
        "lopt: Give --resume or --overwrite, not both\n"},
       {{"meta-train", "--preset", "smoke", "--device", "cuda", "--devices", "0,"},
        "lopt: --devices wants numbers of GPUs, such as 0,2, not '0,'\n"},
-      {{"describe", "TruncatedPES", "--type", "FullES"}, "lopt: --type takes one text\n"},
+      {{"describe", "TruncatedPES", "FullES"},
+       "lopt: 'FullES' is a word too many; usage: lopt describe [TYPE] [OPTIONS]\n"},
       {{"inspect"},
        "lopt: The file to inspect is missing; usage: lopt inspect PATH... [--json | --config]\n"},
   };

@@ -257,6 +257,7 @@ TEST_CASE("Without anything to judge it says what it would do, and does nothing"
         R"(lopt: Nothing was run: give --theta, --baselines, --preset or --tasks.
 
 With --theta recommended lopt eval would train the preset image-mlp, 1 task:
+  Half a minute on two cores: the 8x8 image MLP with one hidden layer of 32.
   to tune 17 baselines: 300 steps x 21 trials x 4 seeds, 428,400 inner steps
   to judge 24 optimizers: 300 steps x 16 seeds, 115,200 inner steps
 The time left is shown from the first trainings on. Without a learned optimizer:
@@ -335,7 +336,7 @@ TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the
 
   const FinishedProcess again = Eval({"--resume", "--out", out});
   CHECK(again.exit_code == 0);
-  CHECK(Has(again.output, "All 3 tasks were finished already"));
+  CHECK(Has(again.output, "All tasks (3) were finished already"));
 }
 
 TEST_CASE("A resume says what differs, and does not go with other ways to begin") {
@@ -379,8 +380,8 @@ TEST_CASE("A task that is skipped is not judged, also on resume") {
   }
   Words again = words;
   again.push_back("--resume");
-  CHECK(Has(Eval(again).output, "All 1 tasks were finished already"));
-  CHECK(Has(Eval({"--resume", "--out", out}).output, "All 1 tasks were finished already"));
+  CHECK(Has(Eval(again).output, "All tasks (1) were finished already"));
+  CHECK(Has(Eval({"--resume", "--out", out}).output, "All tasks (1) were finished already"));
   CHECK(Has(Eval({"--resume", "--out", out, "--skip", "image-mlp"}).errors,
             "There is no task 'image-mlp' to skip; there are quadratic"));
 }
@@ -401,7 +402,7 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
                              Words{"--theta", theta, "--tune-learned", "--baselines", "SGD"}}) {
     Words all = words;
     all.insert(all.end(), {"--resume", "--out", out});
-    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+    CHECK(Has(Eval(all).output, "All tasks (2) were finished already"));
   }
   CHECK(Has(Eval({"--resume", "--theta", theta, "--out", out}).errors,
             "the optimizers have changed: SGD, mine, mine-tuned in the directory, SGD, mine now"));
@@ -457,7 +458,7 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
   for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {
     Words all = again;
     all.emplace_back("--resume");
-    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+    CHECK(Has(Eval(all).output, "All tasks (2) were finished already"));
   }
   Words without_tuned = words;
   without_tuned.emplace_back("--resume");
@@ -633,12 +634,15 @@ TEST_CASE("Wrong words are answered with the right ones") {
   CHECK(Has(error_of({"--baselines", "adam", "--preset", "smoke"}),
             "There is no baseline 'adam'; wanted all, classic, strong, untuned, none, or names "
             "of SGD, SGDM, Adam, AdamW"));
+  CHECK(Has(error_of({"--baselines", "Adma", "--preset", "smoke"}),
+            " with commas between them; did you mean 'Adam'?\n"));
   CHECK(Has(error_of({"--baselines", "none", "--preset", "smoke"}), "there is nothing to judge"));
   CHECK(Has(error_of({"--steps", "300,3", "--preset", "image-mlp"}), "must ascend"));
   CHECK(Has(error_of({"--preset", "smoke", "--tasks", "x.json"}),
             "Give --tasks or --preset, not both"));
   CHECK(Has(error_of({"--preset", "smoke", "--skip", "quadratics"}),
-            "There is no task 'quadratics' to skip; there are image-mlp, quadratic"));
+            "There is no task 'quadratics' to skip; there are image-mlp, quadratic; did you mean "
+            "'quadratic'?"));
   CHECK(Has(error_of({"--preset", "smoke", "--skip", "quadratic", "--skip", "image-mlp"}),
             "Without 'image-mlp' no task is left"));
   CHECK(Has(error_of({"--preset", "image-mlp", "--data-dir", scratch / "nowhere"}),

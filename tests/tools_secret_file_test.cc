@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <span>
 #include <string>
@@ -131,6 +133,15 @@ TEST_CASE("A token is made and read whole where the system takes a byte at a tim
   CHECK_EQ(environment.calls(), 65);
   CHECK_EQ(ReadSecretFile(directory / "token").size(), 65);
   CHECK_EQ(environment.calls(), 65 + 66);  // the last finds the end
+}
+
+TEST_CASE("A token that cannot be made is an error that says what else there is") {
+  const TempDirectory directory;
+  std::ofstream(directory / "file");
+  CHECK_EQ(ErrorOf([&] { MakeTokenFile(directory / "file/lopt/token"); }),
+           fmt::format("no token for learners and workers: cannot create the directory {}: Not a "
+                       "directory; give --token-file or --insecure",
+                       directory / "file/lopt"));
 }
 
 TEST_CASE("The user's token is in the directory of configurations") {

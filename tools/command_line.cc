@@ -7,6 +7,8 @@
 #include <boost/any.hpp>
 #include <boost/program_options.hpp>
 #include <cctype>
+#include <cstdint>
+#include <typeinfo>
 #include <utility>
 
 #include "lopt/base/nearest_name.h"
@@ -33,13 +35,38 @@ UsageError UnknownOption(const std::string& word, const po::options_description&
       nearest == nullptr ? "" : fmt::format("; did you mean '--{}'?", *nearest)));
 }
 
-// The first word that looks like an option of one dash, but for a number; or null.
-const std::string* OneDash(const std::vector<std::string>& arguments) {
-  const auto found = std::ranges::find_if(arguments, [](const std::string& word) {
-    return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
-  });
-  return found == arguments.end() ? nullptr : &*found;
+// Looks like an option of one dash, and no number.
+bool HasOneDash(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
+
+// Throws UsageError if there are more words without an option name than are taken, or one is an
+// option with a dash too few; after "--" none is.
+void CheckWords(const std::vector<std::string>& arguments, const std::vector<std::string>& words,
+                size_t most, const po::options_description& named, const std::string& synopsis) {
+  const auto dashed = std::ranges::find_if(words, HasOneDash);
+  const bool all_taken_as_words = std::ranges::find(arguments, "--") != arguments.end();
+  if (dashed != words.end() && !all_taken_as_words) throw UnknownOption(*dashed, named);
+  if (words.size() <= most) return;
+  throw UsageError(fmt::format("'{}' is a word too many; usage: {}", words[most], synopsis));
+}
+
+// What the value of an option must be, "; wanted is an integer"; empty for what is no number.
+std::string WantedValue(const po::validation_error& error, const po::options_description& named) {
+  const std::string name = error.get_option_name();
+  const auto* const option = named.find_nothrow(name.substr(name.find_first_not_of('-')), false);
+  if (option == nullptr) return "";
+  const auto* const value = dynamic_cast<const po::typed_value_base*>(option->semantic().get());
+  if (value == nullptr) return "";
+  const std::type_info& type = value->value_type();
+  if (type == typeid(double)) return "; wanted is a number";
+  return type == typeid(int) || type == typeid(int64_t) || type == typeid(uint64_t)
+             ? "; wanted is an integer"
+             : "";
+}
+
+// Where words without an option name are put if the command takes none.
+constexpr const char* kNoWords = "(words)";
 
 // What HelpOf hands to a subcommand, and ParseCommandLine answers by throwing the CommandHelp.
 constexpr const char* kHelpAsData = "--help-as-data";
@@ -113,10 +140,9 @@ std::optional<po::variables_map> ParseGroupedCommandLine(const std::vector<std::
   for (const OptionGroup& group : groups) named.add(group.options);
   po::options_description all = named;
   po::positional_options_description positions;
-  if (!positional.empty()) {
-    all.add_options()(positional.c_str(), po::value<std::vector<std::string>>());
-    positions.add(positional.c_str(), max_positional);
-  }
+  const std::string words_name = positional.empty() ? kNoWords : positional;
+  all.add_options()(words_name.c_str(), po::value<std::vector<std::string>>());
+  positions.add(words_name.c_str(), -1);
   try {
     po::variables_map values;
     std::vector<std::string> words = arguments;
@@ -134,18 +160,18 @@ std::optional<po::variables_map> ParseGroupedCommandLine(const std::vector<std::
       return std::nullopt;
     }
     po::notify(values);
+    if (values.contains(words_name)) {
+      CheckWords(arguments, values[words_name].as<std::vector<std::string>>(),
+                 positional.empty() ? 0 : static_cast<size_t>(max_positional), named, synopsis);
+    }
     RefuseEmptyTexts(values, named, positional);
     for (const std::string& plugin : Plugins(values)) LoadPlugin(plugin);
     return values;
   } catch (const po::unknown_option& error) {
     throw UnknownOption(error.get_option_name(), named);
-  } catch (const po::too_many_positional_options_error&) {
-    if (const std::string* word = OneDash(arguments)) throw UnknownOption(*word, named);
-    const std::string wanted =
-        max_positional == 0
-            ? "No argument is taken"
-            : fmt::format("At most {} argument{}", max_positional, max_positional == 1 ? "" : "s");
-    throw UsageError(fmt::format("{} without an option name; usage: {}", wanted, synopsis));
+  } catch (const po::validation_error& error) {
+    throw UsageError(
+        fmt::format("{}{}; usage: {}", error.what(), WantedValue(error, named), synopsis));
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{}; usage: {}", error.what(), synopsis));
   }

@@ -65,7 +65,7 @@ std::optional<std::string> TextOption(const boost::program_options::variables_ma
 // The option of commands that read theta files, and its help.
 inline constexpr const char* kDespiteFailedCheck = "despite-failed-check";
 inline constexpr const char* kDespiteFailedCheckText =
-    "Use a theta file also where its golden steps come out otherwise here, with a warning.";
+    "Use a theta file even if its golden steps come out differently here, with a warning.";
 FailedCheck FailedCheckOf(const boost::program_options::variables_map& values);
 
 }  // namespace lopt

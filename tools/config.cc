@@ -22,6 +22,7 @@
 #include "lopt/tools/commands.h"
 #include "lopt/tools/job_command.h"
 #include "lopt/tools/json_text.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 
@@ -32,14 +33,13 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kConfigSynopsis = "lopt config [CONFIG.json] [OPTIONS]";
 constexpr const char* kConfigExamples =
-    "Prints every key with its value, in the order of lopt describe, and runs nothing. A config "
-    "with "
-    "errors is one here, too: they are all listed.\n\n"
+    "Prints every key with its value, in the order of lopt describe, and runs nothing. If the "
+    "config has errors, all of them are listed.\n\n"
     "Examples:\n"
     "  lopt config config.json --set estimators.0.std=0.02\n"
     "  lopt config --preset fast --explain\n"
     "  lopt config --for eval --preset generalization\n";
-constexpr size_t kExplainedWidth = 100;
+constexpr size_t kExplainedWidth = 100;  // where no terminal is narrower
 
 // A key that is explained, and the types that its objects may have; null where it holds none.
 struct ExplainedKey {
@@ -76,7 +76,9 @@ std::string KeyText(const FieldRow& row) {
 }
 
 std::string Comment(const std::string& text, size_t indent) {
-  return Wrap(text, kExplainedWidth, std::string(indent, ' ') + "// ") + '\n';
+  const auto terminal = static_cast<size_t>(TerminalColumns(stdout));
+  const size_t columns = terminal > 0 ? std::min(terminal, kExplainedWidth) : kExplainedWidth;
+  return Wrap(text, columns, std::string(indent, ' ') + "// ") + '\n';
 }
 
 // What explains an object.

@@ -57,8 +57,8 @@ std::string EvalExamples() {
          fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
          "\nExamples:\n"
          "  lopt eval --theta recommended --theta runs/tutorial/theta.safetensors\n"
-         "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
-         "    --preset generalization --data-dir mnist --out runs/eval\n"
+         "  lopt eval --theta new=a.safetensors --theta old=b.safetensors \\\n"
+         "    --preset generalization --baselines Adam --data-dir mnist --out runs/eval\n"
          "  lopt eval --tasks my_tasks.json --skip slow --steps 300,3000\n"
          "  lopt eval --resume --out runs/eval\n";
 }
@@ -85,14 +85,14 @@ po::options_description EvalOptions() {
       "all, classic, strong, untuned, and names, with commas between them, or none. Default: all. "
       "All but the untuned ones are tuned for each task.");
   add("tune-learned",
-      "Judge every learned optimizer a second time, as NAME-tuned: what its steps are multiplied "
-      "by "
-      "is tuned for each task, with as many trials as a baseline.");
+      "Judge every learned optimizer a second time, as NAME-tuned, with a factor of its steps that "
+      "is tuned for each task in as many trials as a baseline has.");
   add("start",
-      "Judge also, as NAME-start and with its steps times 0.3 as NAME-start-0.3, what the "
-      "meta-training of every learned optimizer began with.");
+      "Also judge what the meta-training of every learned optimizer began with, as NAME-start and, "
+      "with its steps times 0.3, NAME-start-0.3.");
   add("steps", po::value<std::string>()->value_name("N,..."),
-      "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
+      "Judge after these numbers of inner steps, on every task; training ends with the last "
+      "(steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
   add("trials", po::value<int64_t>()->value_name("N"),
       "Trials of each baseline on each task: learning rates, or values of all that is tuned "
@@ -110,8 +110,8 @@ po::options_description EvalOptions() {
       "Train exactly what the file says: its initial params and its data rows, once, on the only "
       "task; with --theta or the theta in the file, without baselines. Writes replay.safetensors.");
   add("verbose",
-      "Print also the tables of what is tuned, of what is not and of each task, with notes; "
-      "table.md has all of it.");
+      "Also print the tables of tuned and untuned optimizers and of each task, with notes; "
+      "table.md always has them.");
   add("threads", po::value<int>()->value_name("N"),
       "Default: one for each core that the process may use.");
   add("isa", po::value<std::string>()->value_name("NAME"),
@@ -305,7 +305,7 @@ void PrintTable(const Summary& summary) {
 int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
                      const EvalSource& source) {
   const EvaluatedOptimizers optimizers = ReadOptimizers(values, source);
-  EvaluationReporter reporter(stdout, TerminalColumns(stdout));
+  EvaluationReporter reporter(stdout, RewritableColumns(stdout));
   EvaluationRunOptions options{
       .out_dir = source.out_dir,
       .threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores(),
@@ -316,16 +316,17 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
       .stop = StopOnSignals("the running steps")};
   const size_t judged = optimizers.baselines.size() + optimizers.learned.size();
-  PrintOut("Evaluating {} on {}, {}, {} on {}, to {}\n",
-           Counted(static_cast<int64_t>(judged), "optimizer"),
-           Counted(static_cast<int64_t>(source.config.tasks.size()), "task"),
-           Counted(source.config.seeds, "seed"), CurrentIsa(), Counted(options.threads, "thread"),
-           source.out_dir);
+  const std::string begun = fmt::format("Evaluating {} on {}, {}, {} on {}, to {}",
+                                        Counted(static_cast<int64_t>(judged), "optimizer"),
+                                        Counted(std::ssize(source.config.tasks), "task"),
+                                        Counted(source.config.seeds, "seed"), CurrentIsa(),
+                                        Counted(options.threads, "thread"), source.out_dir);
+  PrintOut("{}\n", FitTerminal(stdout, begun));
   std::fflush(stdout);
   const EvaluationRunResult result = RunEvaluation(source.config, optimizers, options);
   reporter.Finish();
   if (result.tasks_before == result.tasks) {
-    PrintOut("All {} tasks were finished already; the tables are written anew\n", result.tasks);
+    PrintOut("All tasks ({}) were finished already; the tables are written anew\n", result.tasks);
   } else if (result.tasks_before > 0) {
     PrintOut("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
   }
@@ -360,14 +361,18 @@ std::string WithoutSubject(const po::variables_map& values) {
     return FormatCount(static_cast<double>(trainings * steps));
   };
   const int64_t judged = std::ssize(optimizers.baselines) + 1;
+  const bool as_it_is = values.empty();  // then its summary holds, which says how long it takes
+  const auto preset = std::ranges::find(EvaluationPresets().all(), kDefaultPreset, &Preset::name);
   return fmt::format(
       "Nothing was run: give --theta, --baselines, --preset or --tasks.\n\n"
       "With --theta recommended lopt eval would train the preset {}, {}:\n"
+      "{}"
       "  to tune {}: {} steps x {} trials x {}, {} inner steps\n"
       "  to judge {}: {} steps x {}, {} inner steps\n"
       "The time left is shown from the first trainings on. Without a learned optimizer:\n"
       "  lopt eval --preset {}",
-      kDefaultPreset, Counted(std::ssize(config.tasks), "task"), Counted(tuned, "baseline"), steps,
+      kDefaultPreset, Counted(std::ssize(config.tasks), "task"),
+      as_it_is ? fmt::format("  {}\n", preset->summary) : "", Counted(tuned, "baseline"), steps,
       config.trials, Counted(config.tuning_seeds, "seed"),
       inner_steps(tuned * config.trials * config.tuning_seeds), Counted(judged, "optimizer"), steps,
       Counted(config.seeds, "seed"), inner_steps(judged * config.seeds), kDefaultPreset);

@@ -142,9 +142,9 @@ std::string ExportSynopsis() {
 }
 
 std::string ExportExamples() {
-  std::string text = "THETA is a file, or recommended or another that comes with lopt.\n\n";
+  std::string text = fmt::format("THETA is {}.\n\nFormats:\n", kThetaNames);
   for (const ExportFormat& format : kExportFormats) {
-    text += Wrapped(fmt::format("{}: ", format.name), format.text);
+    text += fmt::format("  {:<12} {}\n", format.name, format.text);
   }
   return text + "\nExample:\n  lopt export recommended --format torchscript --out theta.pt\n";
 }
@@ -156,6 +156,20 @@ const ExportFormat& FindFormat(const std::string& name) {
   for (const ExportFormat& format : kExportFormats) names.emplace_back(format.name);
   throw UsageError(fmt::format("--format must be {}, got '{}'{}", FormatNames(", ", " or "), name,
                                DidYouMean(name, names)));
+}
+
+// Throws UsageError that says how, where a format is written as an option: "--c FILE".
+void CheckNoFormatIsAnOption(const std::vector<std::string>& arguments) {
+  for (const ExportFormat& format : kExportFormats) {
+    const std::string option = fmt::format("--{}", format.name);
+    if (std::ranges::none_of(arguments, [&](const std::string& word) {
+          return word == option || word.starts_with(option + '=');
+        })) {
+      continue;
+    }
+    throw UsageError(fmt::format("{} is not an option here; wanted is --format {} --out {}", option,
+                                 format.name, format.name == std::string(kHub) ? "DIR" : "FILE"));
+  }
 }
 
 // The value of an option that must be given.
@@ -192,25 +206,27 @@ void CheckCopied(const ExportFormat& format, const Export& what) {
 }  // namespace
 
 int ExportCommand(const std::vector<std::string>& arguments) {
+  CheckNoFormatIsAnOption(arguments);
   po::options_description options;
   auto add = options.add_options();
-  const std::string formats = FormatNames(", ", " or ") + ".";
-  add("format", po::value<std::string>(), formats.c_str());
-  add("out", po::value<std::string>(), "The file, or for hub the directory, to write.");
+  const std::string formats = FormatNames("|", "|");
+  add("format", po::value<std::string>()->value_name(formats), "What to write; see below.");
+  add("out", po::value<std::string>()->value_name("FILE"),
+      "The file, or for hub the directory, to write.");
   add("model", po::value<std::string>()->value_name("DIR"),
       "Export the model of this run of lopt train in place of THETA: an image MLP or conv net, as "
       "torchscript, state_dict (for torch.load) or safetensors.");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "--model: where the task's data files are now. Default: where they were.");
-  add("learned-optimizer", po::value<std::string>(),
+  add("learned-optimizer", po::value<std::string>()->value_name("JSON"),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
-  add(kLicence, po::value<std::string>(),
+  add(kLicence, po::value<std::string>()->value_name("NAME"),
       "hub: the licence of your weights as hubs name it, such as apache-2.0, mit or cc-by-4.0. "
       "Those that come with lopt have lopt's.");
   add(kEvaluation, po::value<std::string>()->value_name("DIR"),
       "hub: what lopt eval --out DIR wrote about these weights, for the model card.");
   add(kDespiteFailedCheck, kDespiteFailedCheckText);
-  add("isa", po::value<std::string>(),
+  add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set that checks the file, and makes new golden steps. Default: the best.");
   const auto values =
       ParseCommandLine(arguments, options, "theta", 1, ExportSynopsis(), ExportExamples());

@@ -56,10 +56,10 @@ size_t HelpColumns(std::FILE* stream) {
 
 std::string HelpEntry(const std::string& left, const std::string& text, size_t column,
                       size_t columns) {
-  // A terminal that is too narrow breaks the lines itself.
-  const size_t width = std::max(columns, column + 20);
-  if (left.size() >= column) return left + '\n' + Wrapped(std::string(column, ' '), text, width);
-  return Wrapped(fmt::format("{:<{}}", left, column), text, width);
+  constexpr size_t kNarrowest = 20;  // of the text
+  if (columns < column + kNarrowest) return left + '\n' + Wrapped("    ", text, columns);
+  if (left.size() >= column) return left + '\n' + Wrapped(std::string(column, ' '), text, columns);
+  return Wrapped(fmt::format("{:<{}}", left, column), text, columns);
 }
 
 std::string HelpText(const CommandHelp& help, size_t columns) {

@@ -11,15 +11,16 @@ namespace po = boost::program_options;
 void AddNetworkOptions(po::options_description* options) {
   auto add = options->add_options();
   add("token-file", po::value<std::string>()->value_name("FILE"),
-      "File with the text that workers of this job say and its learner wants to hear; only you may "
-      "read it. Default on this machine: ~/.config/lopt/token, which is made.");
+      "File with the secret that workers show to the learner; only you may read it. Default on "
+      "this "
+      "machine: ~/.config/lopt/token, made where it is missing.");
   add("tls-cert", po::value<std::string>()->value_name("FILE"),
       "Certificate of this side (PEM); with --tls-key and --tls-ca, both sides show theirs.");
   add("tls-key", po::value<std::string>()->value_name("FILE"), "Key of the certificate (PEM).");
   add("tls-ca", po::value<std::string>()->value_name("FILE"),
-      "Certificates of those who sign the other side's (PEM).");
+      "Certificates of the authorities that sign the other side's (PEM).");
   add("insecure",
-      "Without a token, unless --token-file names one, and on other machines without TLS: whoever "
+      "Do without a token, unless --token-file names one, and without TLS between machines: whoever "
       "reaches the port can read and change the job.");
 }
 

@@ -86,8 +86,9 @@ int PresetCommand(const std::vector<std::string>& arguments) {
   }
   const auto words = (*values)["preset"].as<std::vector<std::string>>();
   if (words[0] != "show" || words.size() != 2) {
-    throw UsageError(
-        fmt::format("'{}' is not understood; usage: {}", fmt::join(words, " "), kPresetSynopsis));
+    const bool name_alone = words.size() == 1 && words[0] != "show";
+    throw UsageError(fmt::format("'{}' is not understood; wanted is `lopt preset show {}`",
+                                 fmt::join(words, " "), name_alone ? words[0] : "NAME"));
   }
   PrintOut("{}", TextOfPreset(words[1], all));
   return kExitDone;

@@ -62,15 +62,22 @@ std::string Usage(std::FILE* stream) {
   return text + "\nlopt help COMMAND explains the options of one.\n";
 }
 
-// The command of this name. Throws UsageError with the nearest.
+// The command of this name. Throws UsageError with the nearest, or with all.
 const Command& FindCommand(const std::string& name) {
   std::vector<std::string> names = {"help", "--help", "--version"};
   for (const Command& command : kCommands) {
     if (name == command.name) return command;
     names.emplace_back(command.name);
   }
-  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", name, DidYouMean(name, names),
-                               Usage(stderr)));
+  const std::string nearest = DidYouMean(name, names);
+  if (!nearest.empty()) {
+    throw UsageError(
+        fmt::format("There is no command '{}'{}\n`lopt help` lists them.", name, nearest));
+  }
+  if (name.starts_with('-')) {
+    throw UsageError(fmt::format("The command comes first, not {}\n\n{}", name, Usage(stderr)));
+  }
+  throw UsageError(fmt::format("There is no command '{}'\n\n{}", name, Usage(stderr)));
 }
 
 int Help(const std::vector<std::string>& words) {

@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kWorkerSynopsis = "lopt worker --join HOST:PORT [OPTIONS]";
 constexpr const char* kWorkerExamples =
     "Examples:\n"
-    "  lopt meta-train --preset tutorial --set workers=8 --out runs/a --listen 127.0.0.1:4711\n"
+    "  lopt meta-train --preset tutorial --set workers=8 --listen 127.0.0.1:4711\n"
     "  lopt worker --join 127.0.0.1:4711 --threads 1\n";
 
 po::options_description WorkerOptions() {

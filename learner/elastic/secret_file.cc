@@ -60,14 +60,14 @@ std::string UsersTokenFile() {
 void MakeTokenFile(const std::string& path) {
   if (Exists(path)) return;
   Environment& environment = Environment::Current();
-  MakeDirectories(path.substr(0, path.rfind('/')));
   std::string token;
   for (int i = 0; i < 4; ++i) token += fmt::format("{:016x}", environment.UniqueNumber());
   token += '\n';
   try {
+    MakeDirectories(path.substr(0, path.rfind('/')));
     MakePrivateFile(path, token);
   } catch (const Error& error) {
-    Fail("{}; give --token-file or --insecure", error.what());
+    Fail("no token for learners and workers: {}; give --token-file or --insecure", error.what());
   }
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .theta import Theta
+from .theta import Theta, trained_path
 from .training import MetaTraining
 
 Trained = Theta | MetaTraining | str | os.PathLike
@@ -68,7 +68,10 @@ class Evaluation:
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in cells
         )
-        return f"<table><tr>{head}</tr>{body}</table>"
+        return (
+            f"<pre>{html.escape(self.narrow)}</pre><details><summary>All tasks</summary>"
+            f"<table><tr>{head}</tr>{body}</table></details>"
+        )
 
 
 def _contender(name: str, trained: Trained) -> tuple[str, Theta, str]:
@@ -78,7 +81,7 @@ def _contender(name: str, trained: Trained) -> tuple[str, Theta, str]:
     if isinstance(trained, Theta):
         own = trained.config["name"] if trained.config else trained.learned_optimizer["type"]
         return name or own, trained, ""
-    path = os.path.abspath(_core.path_of(trained, "trained"))
+    path = os.path.abspath(trained_path(trained, "evaluate", "trained"))
     directory, stem = os.path.dirname(path), os.path.basename(path).removesuffix(".safetensors")
     return name or (os.path.basename(directory) if stem == "theta" else stem), Theta.read(path), path
 
@@ -104,8 +107,8 @@ def evaluate(
     threads, and the same as those of the program.
 
     Args:
-        trained: Whom to judge: a Theta, what meta_train returned, the path of a theta file, run or
-            checkpoint; several of them in a list, or by the names that results are to give them.
+        trained: Whom to judge: a Theta, what meta_train returned, "recommended" or another that comes
+            with the package, the path of a theta file, run or checkpoint; several of them in a list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
         baselines: "all", "classic", "strong", "untuned", "none", or their names.

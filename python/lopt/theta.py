@@ -181,6 +181,23 @@ def golden_deviations(
     return [GoldenDeviation(*one) for one in _core.golden_deviations(path, learned_optimizer)]
 
 
+def trained_path(theta: str | os.PathLike, caller: str, argument: str) -> str:
+    """The path of a trained optimizer that comes with the package, if `theta` is its name; else the
+    path that it is itself, of something that exists. Raises Error, about the argument of the caller.
+    """
+    trained = {path.stem: str(path) for path in _TRAINED.glob("*.safetensors")}
+    path = _core.path_of(theta, argument)
+    if theta in trained:
+        return trained[path]
+    if not os.path.exists(path):
+        raise _core.Error(
+            f"{caller}: {path!r} is neither a file nor a trained optimizer: "
+            + ", ".join(sorted(trained))
+            + _core.did_you_mean(path, sorted(trained))
+        )
+    return path
+
+
 def load(theta: str | os.PathLike, despite_failed_check: bool = False) -> Theta:
     """A trained optimizer by its name, or what Theta.read reads from a path.
 
@@ -192,11 +209,4 @@ def load(theta: str | os.PathLike, despite_failed_check: bool = False) -> Theta:
     Raises:
         Error: There is no such name and no such file; or Theta.read's.
     """
-    trained = {path.stem: path for path in _TRAINED.glob("*.safetensors")}
-    path = _core.path_of(theta, "theta")
-    if theta not in trained and not os.path.exists(path):
-        raise _core.Error(
-            f"load: {path!r} is neither a file nor a trained optimizer: "
-            + ", ".join(sorted(trained))
-        )
-    return Theta.read(trained.get(theta, path), despite_failed_check=despite_failed_check)
+    return Theta.read(trained_path(theta, "load", "theta"), despite_failed_check=despite_failed_check)

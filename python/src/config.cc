@@ -1,12 +1,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
@@ -34,6 +37,14 @@ void BindConfig(nb::module_& m) {
   m.def("path_of", &PathOf, nb::arg("path"), nb::arg("what"),
         nb::sig("def path_of(path: str | os.PathLike, what: str) -> str"),
         "A path as text. Raises Error, about `what`, where it can be none.");
+  m.def(
+      "did_you_mean",
+      [](const std::string& name, const std::vector<std::string>& names) {
+        return DidYouMean(name, names);
+      },
+      nb::arg("name"), nb::arg("names"),
+      nb::sig("def did_you_mean(name: str, names: list[str]) -> str"),
+      "The end of a message about a name that is none of these, or an empty text.");
   m.def(
       "presets",
       [](const std::string& kind) {

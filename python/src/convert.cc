@@ -1,5 +1,6 @@
 #include "lopt/python/src/convert.h"
 
+#include <fmt/ranges.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
@@ -9,10 +10,12 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/nearest_name.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/python/src/arrays.h"
 
@@ -219,9 +222,10 @@ Config ConfigOf(nb::handle from, const Presets& presets, const std::string& what
     if (is_text && preset.name == path) return preset.config;
   }
   if (is_text && !Exists(path)) {
-    std::string names;
-    for (const Preset& preset : presets.all()) names += (names.empty() ? "" : ", ") + preset.name;
-    Fail("{} '{}' is neither a preset nor a file; the presets are {}", what, path, names);
+    std::vector<std::string> names;
+    for (const Preset& preset : presets.all()) names.push_back(preset.name);
+    Fail("{} '{}' is neither a preset nor a file; the presets are {}{}", what, path,
+         fmt::join(names, ", "), DidYouMean(path, names));
   }
   return Config::Load(path);
 }

@@ -68,7 +68,7 @@ class Configs(unittest.TestCase):
             "config must be a dict, the name of a preset or the path of a JSON file, got int", 3)
         self.assert_error(
             "config 'smokey' is neither a preset nor a file; the presets are " +
-            ", ".join(lopt.presets()), "smokey")
+            ", ".join(lopt.presets()) + "; did you mean 'smoke'?", "smokey")
 
     def test_presets_and_types_are_described(self):
         self.assertIn("smoke", lopt.presets())

@@ -88,6 +88,8 @@ class Evaluations(unittest.TestCase):
         evaluation = lopt.evaluate(MLP_FAST, "smoke", baselines="Adam")
         self.assertIn(f"\n\n{evaluation!r}\n\nAll figures: ", printed)
         self.assertIn("\n> mlp-fast ", repr(evaluation))
+        self.assertEqual(lopt.evaluate("mlp-fast", "smoke", baselines="Adam").runs[0]["test_loss"],
+                         evaluation.runs[0]["test_loss"])
         self.assertTrue(" ".join(repr(evaluation).split()).endswith(evaluation.verdict))
 
     def test_thetas_runs_and_trainings_are_judged_under_their_names(self):
@@ -182,6 +184,7 @@ class Evaluations(unittest.TestCase):
         evaluation = lopt.evaluate(
             MLP_FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
+        self.assertIn("\n&gt; mlp-fast  ", evaluation._repr_html_())
         self.assertIn("| mlp-fast ", str(evaluation))
         self.assertEqual(evaluation.verdict, "mlp-fast is the only optimizer here, so there is "
                          "nothing to compare it with.")
@@ -226,7 +229,10 @@ class Evaluations(unittest.TestCase):
         self.assert_error("threads must be int or None, got float", MLP_FAST, "smoke", threads=1.5)
         self.assert_error(
             "config 'smokey' is neither a preset nor a file; the presets are generalization, "
-            "image-mlp, smoke, tasks, uci-digits", MLP_FAST, "smokey")
+            "image-mlp, smoke, tasks, uci-digits; did you mean 'smoke'?", MLP_FAST, "smokey")
+        self.assert_error(
+            "evaluate: 'recomended' is neither a file nor a trained optimizer: celo2, fast, mlp, "
+            "mlp-fast, recommended, tutorial; did you mean 'recommended'?", "recomended", "smoke")
         with self.assertRaisesRegex(lopt.Error, "Adagrad"):
             lopt.evaluate(MLP_FAST, "smoke", baselines=["Adagrad"])
         self.assert_error(

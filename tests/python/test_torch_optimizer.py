@@ -380,6 +380,8 @@ class Thetas(unittest.TestCase):
             LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
         with self.assertRaisesRegex(lopt.Error, "^theta must be a path .*, got int$"):
             lopt.load(3)
+        with self.assertRaisesRegex(lopt.Error, "tutorial; did you mean 'recommended'\\?$"):
+            lopt.load("recomended")
 
     def test_values_of_another_type_or_number_are_an_error(self):
         theta = lopt.Theta.init({"type": "LearnableSGDM"})

@@ -277,11 +277,13 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   const std::vector<std::string> words(arguments.begin() + (tiles ? 1 : 0), arguments.end());
   po::options_description options("Options");
   auto add = options.add_options();
-  add("filter", po::value<std::string>()->default_value(".*"),
+  add("filter", po::value<std::string>()->value_name("REGEX")->default_value(".*"),
       "Only workloads whose whole name matches this regular expression.");
-  add("threads", po::value<int>(), "Default: one for each core that the process may use.");
-  add("isa", po::value<std::string>(), "Instruction set of the kernels. Default: the best.");
-  add("repeats", po::value<int>()->default_value(7),
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use.");
+  add("isa", po::value<std::string>()->value_name("NAME"),
+      "Instruction set of the kernels. Default: the best.");
+  add("repeats", po::value<int>()->value_name("N")->default_value(7),
       "Timed repeats of each workload; the median counts.");
   add("short", "Two short repeats: a check of results and output, not a measurement.");
   add("json", "Print one JSON object instead of a table.");
@@ -295,8 +297,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
                   "one.",
                   kThetaNames)
           .c_str());
-  add("runs", po::value<int64_t>()->default_value(200), "With --estimators: runs of each.");
-  add("windows", po::value<int64_t>(),
+  add("runs", po::value<int64_t>()->value_name("N")->default_value(200),
+      "With --estimators: runs of each.");
+  add("windows", po::value<int64_t>()->value_name("N"),
       "With --estimators: windows of a run. Default: those of one episode, at most 20.");
   add("out", po::value<std::string>()->value_name("DIR"),
       "With --estimators: write the result there, for lopt report.");

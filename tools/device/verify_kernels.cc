@@ -23,7 +23,7 @@ int VerifyKernelsCommand(const std::vector<std::string>& arguments) {
   add("device", po::value<std::string>()->value_name("NAME")->default_value("cuda"),
       "The device whose kernels are compared with the host: cuda, cuda:<number of a GPU>, or "
       "emulated.");
-  add("steps", po::value<int64_t>()->default_value(2000),
+  add("steps", po::value<int64_t>()->value_name("N")->default_value(2000),
       "Inner steps over which rules are fed the same gradients.");
   const auto values = ParseCommandLine(
       arguments, options, "", 0, "lopt verify-kernels [OPTIONS]",

@@ -51,7 +51,7 @@ std::string DistillExamples() {
          EvaluationPresets().List(15) +
          "\nExamples:\n"
          "  lopt distill recommended\n"
-         "  lopt distill runs/mine/theta.safetensors --task base --task horizon-3000 --seeds 10\n";
+         "  lopt distill runs/mine/theta.safetensors --task base --seeds 10\n";
 }
 
 po::options_description DistillOptions() {

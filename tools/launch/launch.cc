@@ -33,7 +33,8 @@ constexpr const char* kLaunchExamples =
     "\n"
     "Examples:\n"
     "  lopt launch -n 4 -- meta-train --preset tutorial-16 --out runs/first\n"
-    "  lopt launch -n 16 --min-ranks 8 --mpiexec 'mpiexec -f hosts' -- meta-train c.json --out d\n"
+    "  lopt launch -n 16 --min-ranks 8 --mpiexec 'mpiexec -f hosts' \\\n"
+    "    -- meta-train config.json --out runs/first\n"
     "  lopt launch -n 4 -- meta-train --resume --out runs/first --steps 2000\n";
 
 po::options_description LaunchOptions() {
@@ -52,7 +53,7 @@ po::options_description LaunchOptions() {
       "Kill a job whose learner has not reported S seconds after its start: mpiexec starts the "
       "ranks in this time, and they load the program, the data and a checkpoint.");
   add("worker-timeout", po::value<double>()->value_name("S")->default_value(60),
-      "Kill a job that has started and of which no rank has reported for S + 5 seconds; not below "
+      "Kill a started job from which no rank has reported for S + 5 seconds; choose no less than "
       "the config's worker_timeout_seconds.");
   return options;
 }

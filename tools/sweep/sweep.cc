@@ -49,7 +49,7 @@ po::options_description SweepOptions() {
       "Directory of all files. Default: runs/ and the list's name.");
   add("budget", po::value<std::string>()->value_name("TIME"),
       "Wall-clock time of this call: seconds, or 90m, 2h. Nothing begins that would take longer "
-      "than what is left. Default: no end.");
+      "than what is left. Default: no limit.");
   add("table", "Write the table of what is finished, and run nothing.");
   return options;
 }
