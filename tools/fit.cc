@@ -55,8 +55,8 @@ po::options_description FitOptionWords() {
   add("updates", po::value<int64_t>()->value_name("N"),
       "Updates of meta-training, whatever time they take; 0: none.");
   add("trials", po::value<int64_t>()->value_name("N"),
-      "Trials of each rival, whatever time they take. With --updates the result does not depend "
-      "on the clock.");
+      "Trainings that tune each rival, whatever time they take; fitting tries as many. With "
+      "--updates the result does not depend on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
       "Trainings of each optimizer in the comparison. Default: 3.");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness. Default: 0.");

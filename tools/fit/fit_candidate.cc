@@ -78,8 +78,7 @@ ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {
   const LayoutEntry* biases = FindEntry(optimizer->theta_layout(), kBiases);
   file.theta[biases->offset] += static_cast<float>(std::log(trial.multiplier));
   // Doubled where the decay is formed.
-  file.theta[biases->offset + 1] +=
-      static_cast<float>(std::log(trial.multiplier * trial.decay) / 2);
+  file.theta[biases->offset + 1] += static_cast<float>(std::log(trial.decay) / 2);
   if (trial.momentum) {
     const LayoutEntry* momentum = FindMomentum(optimizer->theta_layout());
     file.theta[momentum->offset] = static_cast<float>(std::log1p(-*trial.momentum));

@@ -21,7 +21,7 @@ bool HasOtherDirections(const ThetaFile& start);
 bool HasMomentum(const ThetaFile& start, bool adam);
 
 // What `trial` makes of the start. With Adam's directions the network that says how large steps are
-// and how much decays stays as it is. `multiplier` is that of the decay too.
+// and how much decays stays as it is.
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial);
 
 // The rule of an optimizer for a task.

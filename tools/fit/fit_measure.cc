@@ -76,6 +76,7 @@ bool MeasureFit(FitContext* fit) {
   } else if (record.measured->update_seconds > 0) {
     record.measured->updates = plan.UpdatesBesideSearch();
   }
+  record.measured->search_seeds = plan.SearchSeeds();
   fit->directory.Save();
   return true;
 }

@@ -17,8 +17,9 @@ constexpr double kSecondsPerMinute = 60;
 constexpr int64_t kFewestUpdates = 10;
 constexpr int64_t kMostUpdates = 10000;
 constexpr int64_t kMostTuningSeeds = 1000;
-// Of the search beside meta-training.
+// After so many trials more seeds help more; and so many of these are enough.
 constexpr int64_t kEnoughTrials = 140;
+constexpr int64_t kEnoughSeeds = 8;
 // How much cheaper than alone a training in an update may be.
 constexpr double kLargestGain = 8;
 
@@ -40,12 +41,11 @@ double FitPlan::TrainingSeconds(const std::string& name) const {
   return record_.measured->training.at(name);
 }
 
-// Of a training in a round of `trials`, in which threads are idle where these do not keep them
-// busy.
-double FitPlan::TrialSeconds(const std::string& name, int64_t trials) const {
-  const int64_t turns = (trials + threads_ - 1) / threads_;
-  return TrainingSeconds(name) * static_cast<double>(turns * threads_) /
-         static_cast<double>(trials);
+// Of a trial with so many seeds in a round, in which threads are idle where its trainings do not
+// keep them busy.
+double FitPlan::TrialSeconds(const std::string& name, int64_t seeds) const {
+  const int64_t turns = (kTrialsPerRound * seeds + threads_ - 1) / threads_;
+  return TrainingSeconds(name) * static_cast<double>(turns * threads_) / kTrialsPerRound;
 }
 
 // Of directions.
@@ -65,8 +65,7 @@ double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
   double seconds = 0;
   for (const FitTrial& trial : search.trials) {
     const std::string& start = request().start;
-    seconds += TrialSeconds(trial.adam ? WithAdamName(start) : start, kTrialsPerRound) *
-               static_cast<double>(seeds);
+    seconds += TrialSeconds(trial.adam ? WithAdamName(start) : start, seeds);
   }
   return seconds;
 }
@@ -80,7 +79,7 @@ double FitPlan::Slowdown() const {
     taken += record_.steps->seconds;
   }
   if (record_.search) {
-    expected += SecondsOf(*record_.search, 1);
+    expected += SecondsOf(*record_.search, record_.measured->search_seeds);
     taken += record_.search->seconds;
   }
   return expected > 0 ? taken / expected : 1;
@@ -91,21 +90,24 @@ double FitPlan::Slowdown() const {
 
 double FitPlan::StepSizesSeconds() const {
   if (record_.steps) return record_.steps->seconds;
-  double seconds = TrialSeconds(request().start, kTrialsPerRound);
-  if (Kinds() > 1) seconds += TrialSeconds(WithAdamName(request().start), kTrialsPerRound);
+  double seconds = TrialSeconds(request().start);
+  if (Kinds() > 1) seconds += TrialSeconds(WithAdamName(request().start));
   return seconds * static_cast<double>(kMultiplierRounds * kTrialsPerRound) / kMultiplierPart;
 }
 
-double FitPlan::FinalSeconds(int64_t searched) const {
+// Of one candidate's trainings that decide.
+double FitPlan::CandidateSeconds() const {
   return TrainingSeconds(request().start) * Slowdown() *
-         static_cast<double>((1 + Finalists(searched)) * kCandidateSeeds);
+         static_cast<double>(kCandidateSeeds * record_.measured->search_seeds);
+}
+
+double FitPlan::FinalSeconds(int64_t searched) const {
+  return CandidateSeconds() * static_cast<double>(1 + Finalists(searched));
 }
 
 double FitPlan::MetaSeconds() const {
   const auto updates = static_cast<double>(record_.measured->updates);
-  return updates > 0 ? updates * UpdateSeconds() +
-                           TrainingSeconds(request().start) * Slowdown() * kCandidateSeeds
-                     : 0;
+  return updates > 0 ? updates * UpdateSeconds() + CandidateSeconds() : 0;
 }
 
 double FitPlan::JudgingSeconds() const {
@@ -119,7 +121,7 @@ double FitPlan::JudgingSeconds() const {
 double FitPlan::Shares() const {
   double shares = 1;
   for (const Baseline& rival : FitRivals()) {
-    shares += TrialSeconds(rival.name, kTrialsPerRound) / TrainingSeconds(rival.name);
+    shares += TrialSeconds(rival.name) / TrainingSeconds(rival.name);
   }
   return shares;
 }
@@ -146,7 +148,7 @@ void FitPlan::RequireTime() const {
   const int64_t fewest = Kinds() * kTrialsPerRound;
   const double training = TrainingSeconds(request().start);
   const double least = record_.measured->seconds + StepSizesSeconds() + FinalSeconds(fewest) +
-                       TrialSeconds(request().start, kTrialsPerRound) * static_cast<double>(fewest);
+                       TrialSeconds(request().start) * static_cast<double>(fewest);
   Require(FittingSeconds() >= least,
           "fit: a training of {} steps takes {:.3g} s here, so that {} minutes are too few: give "
           "at least {}, or fewer steps ({})",
@@ -160,9 +162,8 @@ bool FitPlan::MayMetaTrain() const {
 }
 
 int64_t FitPlan::UpdatesBesideSearch() const {
-  const double left =
-      SearchSeconds() - TrainingSeconds(request().start) * kCandidateSeeds;  // nothing is planned
-  const double enough = kEnoughTrials * TrialSeconds(request().start, kTrialsPerRound);
+  const double left = SearchSeconds() - CandidateSeconds();  // nothing is planned yet
+  const double enough = kEnoughTrials * kEnoughSeeds * TrialSeconds(request().start);
   const double updates = (left - std::min(left / 2, enough)) / UpdateSeconds();
   return updates < kFewestUpdates
              ? 0
@@ -170,16 +171,17 @@ int64_t FitPlan::UpdatesBesideSearch() const {
 }
 
 int64_t FitPlan::UpdatesLeft() const {
-  const double left = FittingSeconds() - record_.FittingSeconds() -
-                      TrainingSeconds(request().start) * Slowdown() * kCandidateSeeds;
+  const double left = FittingSeconds() - record_.FittingSeconds() - CandidateSeconds();
   return static_cast<int64_t>(std::clamp(left / UpdateSeconds(),
                                          static_cast<double>(kFewestUpdates),
                                          static_cast<double>(kMostUpdates)));
 }
 
-int64_t FitPlan::WorthOf(int64_t searched) const {
-  return Kinds() * kMultiplierRounds * kTrialsPerRound / kMultiplierPart +
-         (1 + Finalists(searched)) * kCandidateSeeds + searched;
+int64_t FitPlan::SearchSeeds() const {
+  if (request().trials) return 1;
+  const double trials = SearchSeconds() / TrialSeconds(request().start);
+  return static_cast<int64_t>(
+      std::clamp(std::floor(trials / kEnoughTrials), 1.0, static_cast<double>(kEnoughSeeds)));
 }
 
 int64_t FitPlan::NextRound() const {
@@ -187,11 +189,15 @@ int64_t FitPlan::NextRound() const {
   if (searched % kTrialsPerRound != 0) return 0;  // only the last round is shorter
   int64_t more = 0;
   if (request().trials) {
+    const int64_t short_ones = Kinds() * kMultiplierRounds * kTrialsPerRound / kMultiplierPart;
     int64_t all = *request().trials;
-    while (all > kFewestTrials && WorthOf(all) > *request().trials) --all;
+    while (all > kFewestTrials &&
+           all + short_ones + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {
+      --all;
+    }
     more = all - searched;
   } else {
-    const double trial = TrialSeconds(request().start, kTrialsPerRound) * Slowdown();
+    const double trial = SearchTrialSeconds();
     const double taken = record_.search ? record_.search->seconds : 0;
     const double in_time = std::min((SearchSeconds() - taken) / trial, 1.0 * kMostTrials);
     more =
@@ -200,8 +206,12 @@ int64_t FitPlan::NextRound() const {
   return std::clamp<int64_t>(more, 0, kTrialsPerRound);
 }
 
+double FitPlan::SearchTrialSeconds() const {
+  return TrialSeconds(request().start, record_.measured->search_seeds) * Slowdown();
+}
+
 double FitPlan::SearchShare(int64_t more) const {
-  const double trial = TrialSeconds(request().start, kTrialsPerRound) * Slowdown();
+  const double trial = SearchTrialSeconds();
   const double done = trial * static_cast<double>(Searched() + more);
   return done > 0 ? std::min(1.0, done / std::max(done, ExpectedSearch())) : 0;
 }
@@ -222,13 +232,12 @@ FitPlan::Tuning FitPlan::TuningOf(const std::string& rival) const {
 double FitPlan::ExpectedSearch() const {
   if (record_.bases) return record_.search->seconds;
   if (!request().trials) return std::max(SearchSeconds(), 0.0);
-  return TrialSeconds(request().start, kTrialsPerRound) * static_cast<double>(*request().trials);
+  return TrialSeconds(request().start) * static_cast<double>(*request().trials);
 }
 
 std::vector<std::pair<FitStage, double>> FitPlan::Stages() const {
   const double meta = MetaSeconds();
-  const double candidate = std::min(
-      meta, TrainingSeconds(request().start) * Slowdown() * static_cast<double>(kCandidateSeeds));
+  const double candidate = std::min(meta, CandidateSeconds());
   std::vector<std::pair<FitStage, double>> stages = {
       {{FitPhase::kStepSizes}, StepSizesSeconds()},
       {{FitPhase::kSearch}, ExpectedSearch()},
@@ -243,9 +252,9 @@ std::vector<std::pair<FitStage, double>> FitPlan::Stages() const {
   for (const Baseline& rival : FitRivals()) {
     const Tuning tuning = TuningOf(rival.name);
     const auto trials = static_cast<double>(tuning.trials * tuning.seeds);
-    stages.emplace_back(FitStage{FitPhase::kJudging, rival.name},
-                        trials * TrialSeconds(rival.name, kTrialsPerRound) * Slowdown() +
-                            seeds * TrainingSeconds(rival.name));
+    stages.emplace_back(
+        FitStage{FitPhase::kJudging, rival.name},
+        trials * TrialSeconds(rival.name) * Slowdown() + seeds * TrainingSeconds(rival.name));
   }
   return stages;
 }

@@ -17,7 +17,7 @@ inline constexpr int64_t kMostTrials = 10000;
 // Multipliers of steps, for each kind of directions.
 inline constexpr int64_t kMultiplierRounds = 1;
 inline constexpr int64_t kMultiplierPart = 4;  // of the steps of a training
-// Whole trainings that decide.
+// Whole trainings that decide, for each seed of the search.
 inline constexpr int64_t kCandidateSeeds = 3;
 
 // How many of the search's trials are trained again.
@@ -38,21 +38,20 @@ class FitPlan {
   // Whether there may be time to meta-train, so that an update is worth measuring.
   bool MayMetaTrain() const;
 
-  // Updates of theta that there is time for, beside a search of half the time or of 140 trials: 0
-  // where these are too few.
+  // Updates of theta that there is time for, beside a search of half the time or of as many
+  // trainings as help: 0 where these are too few.
   int64_t UpdatesBesideSearch() const;
   // The same where the search has ended: at least the fewest.
   int64_t UpdatesLeft() const;
+
+  // Seeds of each trial of the search: more than one where there is time for many trials.
+  int64_t SearchSeeds() const;
 
   // Trials of the search's next round, at most kTrialsPerRound; 0: it has ended.
   int64_t NextRound() const;
 
   // The part of the search that is done after `more` trials, in [0, 1].
   double SearchShare(int64_t more) const;
-
-  // Trials of a rival that cost what the trials of fitting cost, of which `searched` are the
-  // search's.
-  int64_t WorthOf(int64_t searched) const;
 
   // How a rival is tuned: the most trials there can be have several seeds each where that is
   // quicker than fitting.
@@ -68,9 +67,10 @@ class FitPlan {
  private:
   const FitRequest& request() const { return record_.request; }
   double TrainingSeconds(const std::string& name) const;
-  double TrialSeconds(const std::string& name, int64_t trials) const;
+  double TrialSeconds(const std::string& name, int64_t seeds = 1) const;
   double SecondsOf(const FitSearch& search, int64_t seeds) const;
   double StepSizesSeconds() const;
+  double CandidateSeconds() const;
   double FinalSeconds(int64_t searched) const;
   double UpdateSeconds() const;
   double MetaSeconds() const;
@@ -79,6 +79,7 @@ class FitPlan {
   double Shares() const;
   double FittingSeconds() const;
   double SearchSeconds() const;
+  double SearchTrialSeconds() const;
   int64_t Kinds() const;
   int64_t Searched() const;
   double ExpectedSearch() const;

@@ -20,7 +20,7 @@ struct FitRequest {
   std::string start = "recommended";    // the name of the optimizer that it starts from
   std::optional<double> minutes = {};   // for everything; none where the two below say enough
   std::optional<int64_t> updates = {};  // of theta; none: as many as there is time for
-  std::optional<int64_t> trials = {};   // of each rival; none: for as long as fitting took
+  std::optional<int64_t> trials = {};   // of each rival and of fitting; none: by the minutes
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -43,7 +43,7 @@ struct FitMeasurement {
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
   int64_t updates = 0;                          // of theta that there is time for
-  int64_t trials = 0;                           // of a rival, that cost what fitting's trials cost
+  int64_t search_seeds = 1;                     // of each trial of the search
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -52,7 +52,7 @@ struct FitMeasurement {
     visit("update_seconds", update_seconds);
     visit("training", training);
     visit("updates", updates);
-    visit("trials", trials);
+    visit("search_seeds", search_seeds);
   }
 };
 
@@ -60,8 +60,8 @@ struct FitMeasurement {
 struct FitTrial {
   std::string name = {};                // in whole trainings that decide; else empty
   bool adam = false;                    // its steps have Adam's directions
-  double multiplier = 1;                // of all its steps
-  double decay = 1;                     // multiplier of its weight decay, beside that
+  double multiplier = 1;                // of its steps
+  double decay = 1;                     // multiplier of its weight decay
   std::optional<double> momentum = {};  // of its directions; none: as it was
   std::optional<double> loss = {};      // none: it was not finite
 
@@ -118,7 +118,7 @@ struct FitRecord {
   FitRequest request = {};   // what is asked for
   std::optional<FitMeasurement> measured = {};
   std::optional<FitSearch> steps = {};        // over multipliers of steps, in short trainings
-  std::optional<FitSearch> search = {};       // in a whole training each; grows by rounds
+  std::optional<FitSearch> search = {};       // in whole trainings; grows by rounds
   std::optional<FitSearch> bases = {};        // the start, and the best of the search, again
   double meta_seconds = 0;                    // of meta-training, up to the last orderly stop
   bool meta_ended = false;                    // or there was none

@@ -97,13 +97,13 @@ double BestMultiplier(const FitSearch& steps, bool adam) {
   return std::ranges::min_element(trials, {}, LossOf)->multiplier;
 }
 
-// What the search tunes: the first value of each is the middle of its range.
+// What the search tunes. The first value of each is the middle of its range.
 std::vector<TunedHyperparameter> Searched(const FitContext& fit, bool adam) {
   constexpr double kReach = 4;
   const double middle = BestMultiplier(*fit.directory.record().steps, adam);
   std::vector<TunedHyperparameter> tuned = {
       {.name = kStepMultiplier, .lowest = middle / kReach, .highest = middle * kReach},
-      {.name = "decay", .lowest = 1. / 32, .highest = 32}};
+      {.name = "decay", .lowest = 1. / 16, .highest = 64}};
   if (HasMomentum(fit.directory.start(), adam)) {
     tuned.push_back({.name = "momentum", .lowest = 0.02, .highest = 0.5, .one_minus = true});
   }
@@ -196,6 +196,7 @@ bool SearchCandidates(FitContext* fit) {
     if (!AddTrials(fit, NextCandidates(*fit, all, adam, count),
                    {.stage = stage,
                     .steps = fit->request().steps,
+                    .seeds = record.measured->search_seeds,
                     .draw = FitDraw::kSearch,
                     .share_before = before,
                     .share = plan.SearchShare(count) - before},
@@ -203,7 +204,6 @@ bool SearchCandidates(FitContext* fit) {
       return false;
     }
     record.search = std::move(all);
-    record.measured->trials = plan.WorthOf(std::ssize(record.search->trials));
     fit->directory.Save();
   }
 }
@@ -221,9 +221,10 @@ bool TryBases(FitContext* fit) {
     trial.loss = {};
     candidates.push_back(MakeCandidate(fit->directory.start(), trial));
   }
-  const auto found =
-      TryCandidates(fit, trials, candidates,
-                    {.stage = stage, .steps = fit->request().steps, .seeds = kCandidateSeeds});
+  const auto found = TryCandidates(fit, trials, candidates,
+                                   {.stage = stage,
+                                    .steps = fit->request().steps,
+                                    .seeds = kCandidateSeeds * record.measured->search_seeds});
   if (!found) return false;
   const ThetaFile& best = candidates[static_cast<size_t>(found->best)];
   WriteThetaFile(fit->directory.PathOf(kFitBaseFile), best);
@@ -246,9 +247,10 @@ bool TryMetaTrained(FitContext* fit) {
     trained.chosen_on = "inner_valid";
     FitTrial trial = Best(all);
     trial.name = kMetaTrained;
-    const auto found =
-        TryCandidates(fit, {trial}, {trained},
-                      {.stage = stage, .steps = fit->request().steps, .seeds = kCandidateSeeds});
+    const auto found = TryCandidates(fit, {trial}, {trained},
+                                     {.stage = stage,
+                                      .steps = fit->request().steps,
+                                      .seeds = kCandidateSeeds * record.measured->search_seeds});
     if (!found) return false;
     const double base = LossOf(Best(all));
     all.seconds = found->seconds;
