@@ -135,20 +135,47 @@ class UserModelOnRows(_UserModel):
             return task.loss(*parts)
 
 
+def _split_rows(count):
+    """Of `count` rows those of each split: four fifths are trained on."""
+    tenth = torch.arange(count) % 10
+    return {"train": tenth < 8, "inner_valid": tenth == 8, "outer_valid": tenth == 9}
+
+
 @lopt.task
 class UserModelOnDraws(_UserModel):
-    """A training of benchmarks/user_models that draws its batches anew."""
+    """A training of benchmarks/user_models that draws its batches anew.
+
+    Where it draws from data, or has the same batch in each step, a tenth of the rows is held out for
+    inner_valid and another for outer_valid. The split test is judged by the training's own test
+    loss, whatever the batch.
+    """
 
     model: str = lopt.option("poisson", "Name of the training.")
     seed: int = lopt.option(0, "Seed of its data.")
 
-    def batch(self, keys):
-        drawn = [self._batch(int(numbers)) for numbers in keys.integers((), 0, _LARGEST)]
+    def __post_init__(self):
+        super().__post_init__()
+        self._data = getattr(self._task, "data", None)
+        first, second = self._drawn(0), self._drawn(1)
+        self._is_constant = all(map(torch.equal, first, second))
+
+    def batch(self, keys, split):
+        if self._data is not None and split != "test":
+            rows = _split_rows(len(self._data[0]))[split]
+            self._task.data = [part[rows] for part in self._data]
+        drawn = [self._batch(int(numbers), split)
+                 for numbers in keys.integers((), 0, _LARGEST)]
         return [torch.stack(parts) for parts in zip(*drawn)]
 
-    def _batch(self, numbers):
+    def _drawn(self, numbers):
         self._task.draws = data.generator(numbers, "batches")
-        return [*self._task.batch(), torch.tensor(numbers)]
+        return list(self._task.batch())
+
+    def _batch(self, numbers, split):
+        parts = self._drawn(numbers)
+        if self._is_constant and split != "test":
+            parts = [part[_split_rows(len(part))[split]] for part in parts]
+        return [*parts, torch.tensor(numbers)]
 
     def loss(self, params, batch, split):
         *parts, numbers = batch

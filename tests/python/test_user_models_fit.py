@@ -41,6 +41,24 @@ class Acting(Dropping):
         return [self.model(torch.zeros(1, 3))]
 
 
+class Drawing(Dropping):
+    """Numbers of rows, and noise beside them."""
+
+    def make(self, seed):
+        super().make(seed)
+        self.data = [torch.arange(40.0)]
+
+    def batch(self):
+        return [*super().batch(), torch.randn(2, generator=self.draws)]
+
+
+class Constant(Dropping):
+    """All of 40 numbers in each step."""
+
+    def batch(self):
+        return [torch.arange(40.0)]
+
+
 class Shared(Dropping):
     """A matrix that two layers share."""
 
@@ -86,12 +104,25 @@ class Tasks(unittest.TestCase):
     def test_a_task_that_draws_batches_is_judged_by_its_own_test_loss(self):
         task = fitted_task.fitted_task("poisson")
         params = task.init(lopt.Key(0))
-        batch = [part[0] for part in task.batch(lopt.Keys([lopt.Key(5)]))]
+        batch = [part[0] for part in task.batch(lopt.Keys([lopt.Key(5)]), "train")]
         own = fitted_task.TASKS["poisson"](0)
         own.model.load_state_dict(params)
         self.assertEqual(float(task.loss(params, batch, "test")), float(own.test_loss()))
         for split in ("train", "inner_valid"):
             self.assertEqual(float(task.loss(params, batch, split)), float(own.loss(*batch[:-1])))
+
+    def test_rows_of_drawn_or_constant_batches_are_held_out(self):
+        with with_tasks(drawing=Drawing, constant=Constant):
+            tasks = {name: fitted_task.fitted_task(name) for name in ("drawing", "constant")}
+        for name, task in tasks.items():
+            seen = {}
+            for split in ("train", "inner_valid", "outer_valid"):
+                drawn = [task.batch(lopt.Keys([lopt.Key(i)]), split)[0] for i in range(40)]
+                seen[split] = set(torch.stack(drawn).flatten().int().tolist())
+            with self.subTest(task=name):
+                self.assertEqual(sum(map(len, seen.values())), 40)
+                self.assertEqual(set.union(*seen.values()), set(range(40)))
+                self.assertEqual(len(seen["train"]), 32)
 
     def test_what_a_model_draws_is_a_function_of_the_batch(self):
         with with_tasks(dropping=Dropping):
