@@ -72,8 +72,8 @@ def fit(
 
     It tries other step sizes, directions, decays and momenta, meta-trains on shorter trainings if there
     is time, and keeps what is best on inner_valid. Then it tunes AdamW, Muon and a random search, each
-    for as long as fitting took. It compares
-    these, the start and the fitted optimizer on the split test, which fitting never saw.
+    for as long as fitting took. It compares these, the start and the fitted optimizer on the split test,
+    which fitting never saw.
 
     With updates and trials the result is a function of the arguments, bit for bit on one instruction
     set, and the same as that of the program.

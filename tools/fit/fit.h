@@ -60,7 +60,7 @@ struct FitResult {
 //    the result.
 // 5. Trains it, the start, AdamW-cosine-decay, Muon-cosine and a random search over Adam's rate,
 //    decay and betas with request.seeds seeds, and judges them on the split test. Rivals are tuned
-//    on inner_valid with one seed a trial; with more where 10,000 trials take less time.
+//    on inner_valid with one seed a trial; with more where 500 trials take less time.
 //
 // Before 5. nothing reads the split test. A task without a data set draws its data from keys that
 // differ between 2., 3., 4., meta-training and 5.

@@ -16,6 +16,8 @@ namespace {
 constexpr double kSecondsPerMinute = 60;
 constexpr int64_t kFewestUpdates = 10;
 constexpr int64_t kMostUpdates = 10000;
+// Of a rival, where there is time for more.
+constexpr int64_t kMostTunedTrials = 500;
 constexpr int64_t kMostTuningSeeds = 1000;
 // After so many trials more seeds help more; and so many of these are enough.
 constexpr int64_t kEnoughTrials = 140;
@@ -221,10 +223,10 @@ FitPlan::Tuning FitPlan::TuningOf(const std::string& rival) const {
   const double fitting =
       record_.candidates ? record_.FittingSeconds() : std::max(FittingSeconds(), 0.0);
   const double trainings = std::ceil(fitting / (TrainingSeconds(rival) * Slowdown()));
-  const double seeds =
-      std::clamp(std::ceil(trainings / kMostTrials), 1.0, static_cast<double>(kMostTuningSeeds));
+  const double seeds = std::clamp(std::ceil(trainings / kMostTunedTrials), 1.0,
+                                  static_cast<double>(kMostTuningSeeds));
   const double trials = std::clamp(std::ceil(trainings / seeds), static_cast<double>(kFewestTrials),
-                                   static_cast<double>(kMostTrials));
+                                   static_cast<double>(kMostTunedTrials));
   return {.trials = static_cast<int64_t>(trials), .seeds = static_cast<int64_t>(seeds)};
 }
 

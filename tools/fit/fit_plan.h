@@ -53,8 +53,7 @@ class FitPlan {
   // The part of the search that is done after `more` trials, in [0, 1].
   double SearchShare(int64_t more) const;
 
-  // How a rival is tuned: the most trials there can be have several seeds each where that is
-  // quicker than fitting.
+  // How a rival is tuned: where 500 trials are quicker than fitting, with several seeds each.
   struct Tuning {
     int64_t trials = 0;
     int64_t seeds = 1;
