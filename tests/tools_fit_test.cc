@@ -475,6 +475,17 @@ TEST_CASE("A fit uses its minutes, also where trainings take another time than w
   }
 }
 
+TEST_CASE("A rival gets less trials where those of the one before took longer than measured") {
+  FitRecord record = MeasuredRecord(60);
+  record.measured->seconds = 800;
+  record.candidates = FitSearch{};
+  const FitPlan plan(record, 1);
+  CHECK_EQ(plan.TuningOf("Muon-cosine").trials * plan.TuningOf("Muon-cosine").seeds, 800);
+  // 100 trials and three trainings took four seconds each.
+  record.contenders = {{.name = "AdamW-cosine-decay", .trials = 100, .seconds = 412}};
+  CHECK_EQ(plan.TuningOf("Muon-cosine").trials, 200);
+}
+
 TEST_CASE("Meta-training gets half of the time, or more, if that is enough for 10 updates") {
   // Of 60 minutes 15 are for fitting: 900 seconds less judging, measuring, step sizes and trainings
   // that decide.

@@ -72,7 +72,7 @@ double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
   return seconds;
 }
 
-// How much longer fitting's trials took than what was measured says.
+// How much longer trials took so far, those of rivals too, than what was measured says.
 double FitPlan::Slowdown() const {
   double expected = 0;
   double taken = 0;
@@ -83,6 +83,12 @@ double FitPlan::Slowdown() const {
   if (record_.search) {
     expected += SecondsOf(*record_.search, record_.measured->search_seeds);
     taken += record_.search->seconds;
+  }
+  for (const FitContender& rival : record_.contenders) {
+    if (rival.trials == 0) continue;
+    expected += TrialSeconds(rival.name, rival.tuning_seeds) * static_cast<double>(rival.trials) +
+                TrainingSeconds(rival.name) * static_cast<double>(request().seeds);
+    taken += rival.seconds;
   }
   return expected > 0 ? taken / expected : 1;
 }
