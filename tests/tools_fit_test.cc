@@ -19,6 +19,8 @@
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/fit/fit.h"
+#include "lopt/tools/fit/fit_candidate.h"
+#include "lopt/tools/fit/fit_plan.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
 #include "tests/process.h"
@@ -62,9 +64,12 @@ FitJudged Judged(const std::string& name, std::vector<double> losses) {
 // What is left of a result when what the clock says is taken away.
 std::vector<double> NumbersOf(const FitResult& result) {
   std::vector<double> numbers(result.theta.theta.begin(), result.theta.theta.end());
-  for (const FitSearch* search : {&*result.record.steps, &*result.record.candidates}) {
+  for (const FitSearch* search :
+       {&*result.record.steps, &*result.record.search, &*result.record.candidates}) {
     for (const FitTrial& trial : search->trials) {
       numbers.push_back(trial.multiplier);
+      numbers.push_back(trial.decay);
+      numbers.push_back(trial.momentum.value_or(-1));
       numbers.push_back(trial.loss.value_or(-1));
     }
   }
@@ -124,10 +129,15 @@ TEST_CASE("A rule whose steps are plainly too large gets smaller ones, and is be
   REQUIRE_FALSE(result.interrupted);
   const FitSearch& steps = *result.record.steps;
   REQUIRE_EQ(steps.trials.size(), 14);
-  CHECK_EQ(steps.trials.front().multiplier, 1);
+  for (const size_t first : {0, 7}) {
+    CHECK_EQ(steps.trials[first].adam, first > 0);
+    CHECK_EQ(steps.trials[first].multiplier, 1);
+    CHECK_EQ(steps.trials[first + 6].adam, first > 0);
+  }
   CHECK_LT(steps.trials[static_cast<size_t>(steps.best)].multiplier, 0.2);
+  CHECK_EQ(result.record.search->trials.size(), 2);
   const FitSearch& candidates = *result.record.candidates;
-  CHECK_EQ(candidates.trials[static_cast<size_t>(candidates.best)].name, "multiplied");
+  CHECK_EQ(candidates.trials[static_cast<size_t>(candidates.best)].name, "searched");
   REQUIRE_EQ(result.judged[0].contender.name, "fitted");
   REQUIRE_EQ(result.judged[1].contender.name, "start");
   for (size_t s = 0; s < 3; ++s) {
@@ -136,37 +146,90 @@ TEST_CASE("A rule whose steps are plainly too large gets smaller ones, and is be
   CHECK_EQ(result.theta.chosen_on, "inner_valid");
 }
 
-TEST_CASE("Multiplied weights make the steps of the multiplied rule, decay included") {
-  // One candidate beside the start, whose test losses an evaluation of scaled steps gives as well.
+// A step of a candidate from `params`, [9], by the gradient [9], in a matrix and a vector.
+std::vector<float> StepOf(const ThetaFile& candidate, std::vector<float> params,
+                          const std::vector<float>& gradient) {
+  const auto optimizer = OptimizerRegistry().Make(candidate.learned_optimizer);
+  const Layout layout({{"w", {2, 3}}, {"b", {3}}});
+  const auto rule = optimizer->Bind(
+      layout, {candidate.theta.data(), static_cast<size_t>(candidate.theta.size())});
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  Workspace scratch;
+  const StepInfo info{.step = 0, .num_steps = 24};
+  rule->InitState(info, params, state);
+  rule->Update(info, gradient, params, state, scratch);
+  return params;
+}
+
+TEST_CASE("A candidate's step is that of the start times its multipliers, or Adam's direction") {
+  const std::vector<float> params = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
+  const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
+  const auto step = [&](const FitTrial& trial) {
+    return StepOf(MakeCandidate(Start(20), trial), params, gradient);
+  };
+  const std::vector<float> plain = StepOf(Start(20), params, gradient);
+  const std::vector<float> multiplied = step({.multiplier = 0.25});
+  const std::vector<float> decayed = step({.multiplier = 0.25, .decay = 100});
+  const std::vector<float> adam = step({.adam = true, .multiplier = 0.25});
+  constexpr float kDecay = 5e-4F;  // the option weight_decay, at the first step
+  for (size_t i = 0; i < params.size(); ++i) {
+    CAPTURE(i);
+    // Rounding of the biases' logarithm and of the difference of params.
+    const float near = 1e-5F * (1 + std::abs(plain[i]));
+    const float step_of_start = plain[i] - params[i] + kDecay * params[i];
+    CHECK_LE(std::abs(multiplied[i] - (params[i] + 0.25F * step_of_start - kDecay * params[i])),
+             near);
+    CHECK_LE(std::abs(decayed[i] - (multiplied[i] - 99 * kDecay * params[i])), near);
+    // As long as the start's step of the tensor, and equally long in all elements.
+    const size_t first = i < 6 ? 0 : 6;
+    const size_t end = i < 6 ? 6 : 9;
+    float squares = 0;
+    for (size_t j = first; j < end; ++j) {
+      const float move = multiplied[j] - params[j] + kDecay * params[j];
+      squares += move * move;
+    }
+    const float size = std::sqrt(squares / static_cast<float>(end - first));
+    const float move = -std::copysign(size, gradient[i]) - kDecay * params[i];
+    CHECK_LE(std::abs(adam[i] - (params[i] + move)), 1e-3F * size);  // digits of Adam's steps
+  }
+  const ThetaFile file = MakeCandidate(Start(), {.momentum = 0.75});
+  CHECK_EQ(file.theta[1], doctest::Approx(std::log(0.25)));
+  CHECK_EQ(MakeCandidate(Start(), {.adam = true, .momentum = 0.75}).theta[1],
+           doctest::Approx(std::log(0.25)));
+}
+
+TEST_CASE("Of a start that has Adam's directions itself no others are tried") {
+  ThetaFile start{.learned_optimizer = Config::Parse(
+                      R"({"type": "LearnedScheduler", "hidden_size": 2,
+                          "optimizer": {"type": "LearnableAdam", "learning_rate": 1000}})",
+                      "test"),
+                  .theta = {}};
+  start.theta = OptimizerRegistry().Make(start.learned_optimizer)->InitTheta(KeyFromSeed(1));
+  const TempDirectory scratch;
+  const FitResult result = RunFit(Request(kBowl, 0, 30), start, {.out_dir = scratch / "fit"});
+  CHECK_EQ(result.record.steps->trials.size(), 7);
+  // 30 trainings: 7 quarters of one (1), 3 optimizers with three seeds (9), and these.
+  CHECK_EQ(result.record.search->trials.size(), 20);
+}
+
+TEST_CASE("The search tries each kind of directions, then the better one") {
   const TempDirectory scratch;
   const FitResult result =
-      RunFit(Request(kBowl, 0, 2), Start(20), {.out_dir = scratch / "fit", .threads = 2});
-  const auto multiplier = static_cast<float>(result.record.candidates->trials.at(1).multiplier);
-  const Layout params({{"w", {2, 3}}, {"b", {3}}});
-  const ThetaFile start = Start(20);
-  const auto optimizer = OptimizerRegistry().Make(start.learned_optimizer);
-  const auto rule = [&](const Eigen::VectorXf& theta) {
-    return optimizer->Bind(params, {theta.data(), static_cast<size_t>(theta.size())});
-  };
-  const std::vector<float> before = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
-  const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
-  const auto step = [&](const Eigen::VectorXf& theta) {
-    const auto bound = rule(theta);
-    std::vector<float> params_row = before;
-    std::vector<float> state(static_cast<size_t>(bound->state_layout().size()));
-    Workspace scratch_memory;
-    const StepInfo info{.step = 0, .num_steps = 24};
-    bound->InitState(info, params_row, state);
-    bound->Update(info, gradient, params_row, state, scratch_memory);
-    return params_row;
-  };
-  const std::vector<float> plain = step(start.theta);
-  const std::vector<float> fitted = step(result.theta.theta);
-  for (size_t i = 0; i < before.size(); ++i) {
-    // Rounding of the biases' logarithm and of the difference of params.
-    const float wanted = before[i] + multiplier * (plain[i] - before[i]);
-    CHECK_LE(std::abs(fitted[i] - wanted), 1e-5F * (1 + std::abs(plain[i])));
+      RunFit(Request(kBowl, 0, 42), Start(), {.out_dir = scratch / "fit", .threads = 2});
+  // 42 trainings: 14 quarters of one (3), 4 optimizers with three seeds (12), and these.
+  const std::vector<FitTrial>& trials = result.record.search->trials;
+  REQUIRE_EQ(trials.size(), 27);
+  double best[2] = {1e9, 1e9};
+  for (size_t i = 0; i < 14; ++i) {
+    CHECK_EQ(trials[i].adam, i >= 7);
+    best[trials[i].adam] = std::min(best[trials[i].adam], trials[i].loss.value_or(1e9));
   }
+  for (size_t i = 14; i < 21; ++i) CHECK_EQ(trials[i].adam, best[1] < best[0]);
+  // The middle of the ranges comes first.
+  CHECK_EQ(trials[0].decay, doctest::Approx(2));
+  CHECK_EQ(*trials[0].momentum, doctest::Approx(0.9));
+  CHECK_EQ(trials[7].decay, doctest::Approx(2));
+  CHECK_EQ(result.record.bases->trials.size(), 4);
 }
 
 // A loss that no optimizer can change.
@@ -275,6 +338,7 @@ TEST_CASE("Fitting reads no row of the split test, and tries nothing on what it 
   using Phases = std::vector<std::pair<std::string, std::string>>;
   CHECK(splits == Phases{{"measuring", "xx.."},
                          {"step sizes", "xx.."},
+                         {"searching", "xx.."},
                          {"whole trainings", "xx.."},
                          {"meta-training", "x.x."},
                          {"its whole trainings", "xx.."},
@@ -322,7 +386,7 @@ TEST_CASE("With updates and trials a fit has the same bits on any threads, also 
     CHECK_EQ(ReadThetaFile(scratch / "parts/theta.safetensors").theta.size(),
              whole.theta.theta.size());
   }
-  CHECK_GE(parts, 9);
+  CHECK_GE(parts, 10);
   const std::vector<double> numbers = NumbersOf(part);
   const std::vector<double> wanted = NumbersOf(whole);
   REQUIRE_EQ(part.judged.size(), whole.judged.size());
@@ -334,7 +398,7 @@ TEST_CASE("With updates and trials a fit has the same bits on any threads, also 
   CHECK_EQ(part.record.status, "finished");
 }
 
-TEST_CASE("A stop leaves the best so far: the start, then the multiplied start") {
+TEST_CASE("A stop leaves the best so far: the start, then what the search found") {
   const TempDirectory scratch;
   const auto stop_in = [&](const std::string& phase, ExistingFit existing) {
     std::atomic<bool> stop = false;
@@ -354,6 +418,99 @@ TEST_CASE("A stop leaves the best so far: the start, then the multiplied start")
 
 // --- Time
 // -----------------------------------------------------------------------------------------
+
+// A fit of this many minutes, measured, in which all trainings take a second, on one thread.
+FitRecord MeasuredRecord(double minutes) {
+  FitRecord record;
+  record.request = {.steps = 80, .minutes = minutes};
+  record.measured = FitMeasurement{.seconds = 4};
+  record.measured->training = {{"recommended", 1},
+                               {WithAdamName("recommended"), 1},
+                               {"AdamW-cosine-decay", 1},
+                               {"Muon-cosine", 1},
+                               {"random-search", 1}};
+  return record;
+}
+
+// What a fit takes that is planned as it goes, in seconds, if trainings take so many seconds each
+// in truth.
+double SecondsOfFit(double minutes, double training) {
+  FitRecord record = MeasuredRecord(minutes);
+  const FitPlan plan(record, 1);
+  const int64_t seeds = plan.SearchSeeds();
+  record.measured->search_seeds = seeds;
+  record.steps = FitSearch{.seconds = 3.5 * training, .trials = std::vector<FitTrial>(14)};
+  for (;;) {
+    const int64_t more = plan.NextRound();
+    if (more == 0) break;
+    FitSearch search = record.search.value_or(FitSearch());
+    search.seconds += static_cast<double>(more * seeds) * training;
+    search.trials.resize(search.trials.size() + static_cast<size_t>(more));
+    record.search = search;
+  }
+  const int64_t finalists = Finalists(std::ssize(record.search->trials));
+  record.bases = FitSearch{.seconds = static_cast<double>(3 * seeds * (1 + finalists)) * training};
+  record.candidates = FitSearch{};
+  double seconds = record.FittingSeconds() + 5 * 3 * training;
+  for (const char* rival : {"AdamW-cosine-decay", "Muon-cosine", "random-search"}) {
+    const FitPlan::Tuning tuning = plan.TuningOf(rival);
+    CHECK_LE(tuning.trials, 500);
+    // As long as fitting took.
+    const double tuned = static_cast<double>(tuning.trials * tuning.seeds) * training;
+    CHECK_EQ(tuned, doctest::Approx(record.FittingSeconds()).epsilon(0.03));
+    seconds += tuned;
+  }
+  return seconds;
+}
+
+TEST_CASE("A fit uses its minutes, also where trainings take another time than was measured") {
+  for (const double minutes : {4, 5, 8, 12, 20, 60}) {
+    for (const double training : {0.7, 1.0, 1.5}) {
+      CAPTURE(minutes);
+      CAPTURE(training);
+      const double part = SecondsOfFit(minutes, training) / (60 * minutes);
+      CHECK_GE(part, 0.9);
+      CHECK_LE(part, 1.05);
+    }
+  }
+}
+
+TEST_CASE("A rival gets less trials where those of the one before took longer than measured") {
+  FitRecord record = MeasuredRecord(60);
+  record.measured->seconds = 800;
+  record.candidates = FitSearch{};
+  const FitPlan plan(record, 1);
+  CHECK_EQ(plan.TuningOf("Muon-cosine").trials * plan.TuningOf("Muon-cosine").seeds, 800);
+  // 100 trials and three trainings took four seconds each.
+  record.contenders = {{.name = "AdamW-cosine-decay", .trials = 100, .seconds = 412}};
+  CHECK_EQ(plan.TuningOf("Muon-cosine").trials, 200);
+}
+
+TEST_CASE("Meta-training gets half of the time, or more, if that is enough for 10 updates") {
+  // Of 60 minutes 15 are for fitting: 900 seconds less judging, measuring, step sizes and trainings
+  // that decide.
+  FitRecord record = MeasuredRecord(60);
+  const FitPlan plan(record, 1);
+  const double fitting = (3600. - 15) / 4;
+  const double left = fitting - 4 - 3.5 - 3 * (1.0 + static_cast<double>(Finalists(7))) - 3;
+  record.measured->update_seconds = 10;
+  CHECK_EQ(plan.UpdatesBesideSearch(), static_cast<int64_t>(left / 20));
+  record.measured->update_seconds = 43;
+  CHECK_EQ(plan.UpdatesBesideSearch(), 10);
+  record.measured->update_seconds = 45;
+  CHECK_EQ(plan.UpdatesBesideSearch(), 0);
+  // 140 trials take the rest with so many seeds.
+  CHECK_EQ(plan.SearchSeeds(), static_cast<int64_t>((left + 3) / 140));
+  // With a week, 1,120 trainings are enough for the search.
+  FitRecord week = MeasuredRecord(7 * 24 * 60);
+  week.measured->update_seconds = 100;
+  CHECK_EQ(FitPlan(week, 1).SearchSeeds(), 8);
+  CHECK_EQ(FitPlan(week, 1).UpdatesBesideSearch(),
+           static_cast<int64_t>(((7 * 24 * 3600. - 15) / 4 - 4 - 3.5 - 12 - 1120) / 100));
+  // With a training of 80 steps an update trains it about 20 times.
+  CHECK(plan.MayMetaTrain());
+  CHECK_FALSE(FitPlan(MeasuredRecord(3), 1).MayMetaTrain());
+}
 
 TEST_CASE("What cannot be done is an error that says what can") {
   const TempDirectory scratch;

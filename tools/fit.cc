@@ -59,8 +59,8 @@ po::options_description FitOptionWords() {
   add("updates", po::value<int64_t>()->value_name("N"),
       "Updates of meta-training, whatever time they take; 0: none.");
   add("trials", po::value<int64_t>()->value_name("N"),
-      "Trials of each rival, whatever time they take. With --updates the result does not depend "
-      "on the clock.");
+      "Trainings that tune each rival, whatever time they take; fitting tries as many. With "
+      "--updates the result does not depend on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
       fmt::format("Trainings of each optimizer in the comparison. Default: {}.", defaults.seeds)
           .c_str());

@@ -70,12 +70,13 @@ def fit(
 ) -> Fit:
     """Fits a learned optimizer to a task and says whether to take it, as `lopt fit` does.
 
-    It tries other step sizes, meta-trains on shorter trainings, and keeps what is best on inner_valid.
-    Then it tunes AdamW, Muon and a random search, each for as long as fitting took. It compares
-    these, the start and the fitted optimizer on the split test, which fitting never saw.
+    It tries other step sizes, directions, decays and momenta, meta-trains on shorter trainings if there
+    is time, and keeps what is best on inner_valid. Then it tunes AdamW, Muon and a random search, each
+    for as long as fitting took. It compares these, the start and the fitted optimizer on the split test,
+    which fitting never saw.
 
     With updates and trials the result is a function of the arguments, bit for bit on one instruction
-    set, and the same as that of the program; minutes only choose these two.
+    set, and the same as that of the program.
 
     Args:
         task: A task of lopt or your own (lopt.task), as an object or its dictionary. To resume,
@@ -87,7 +88,8 @@ def fit(
         start: The optimizer to begin with, a LearnedScheduler: a Theta, or what lopt.load takes.
             None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
-        trials: Trials of each rival, whatever time they take. None: for as long as fitting took.
+        trials: Trainings that tune each rival, whatever time they take; fitting tries as many, but at
+            least two. None: for as long as fitting took.
         seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
         seed: Seed of all randomness. None: 0.
         data_dir: Directory of the task's data files, if it reads any.

@@ -45,30 +45,35 @@ struct FitResult {
 //
 // 1. Measures how fast the task is trained by each optimizer, and divides the minutes: a quarter of
 //    what the trainings of the comparison leave is for fitting, and each of three rivals is tuned
-//    for as long as fitting took. Meta-training gets what the other phases of fitting leave; less
-//    than 10 updates are left out.
-// 2. Tries 14 multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
-//    quarter as long, with two seeds each.
-// 3. Trains the start and the best of them with eight seeds. From the one of the lower loss on
-//    inner_valid it meta-trains: FullES over whole trainings of steps / 8 to steps, judged by the
-//    last loss on outer_valid, its logarithm where all losses are positive.
-// 4. Trains what that made in the same way as in 3.; the one of the lowest loss is the result.
+//    for as long as fitting took. Meta-training gets half of fitting's time, or what 1,120
+//    trainings of 3. leave; where that is less than 10 updates, the search gets all.
+// 2. Tries seven multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
+//    quarter as long, and likewise with Adam's directions in place of the start's.
+// 3. Searches in whole trainings, one a trial, or up to 8 where there is time for 140 such trials:
+//    rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of 2., one
+//    of the weight decay, and the momentum of the directions. A round for each kind of directions,
+//    then rounds for the kind of the best trial.
+// 4. Trains the start and the best of 3., an eighth of the trials, 2 to 6, with three times as many
+//    other seeds. From the one of the lowest loss on inner_valid it meta-trains: FullES over whole
+//    trainings of steps / 8 to steps, judged by the last loss on outer_valid, its logarithm where
+//    all losses are positive. Trains what that made in the same way; the one of the lowest loss is
+//    the result.
 // 5. Trains it, the start, AdamW-cosine-decay, Muon-cosine and a random search over Adam's rate,
 //    decay and betas with request.seeds seeds, and judges them on the split test. Rivals are tuned
-//    on inner_valid with one seed a trial; with more where 10,000 trials take less time.
+//    on inner_valid with one seed a trial; with more where 500 trials take less time.
 //
 // Before 5. nothing reads the split test. A task without a data set draws its data from keys that
-// differ between 2., 3. with 4., meta-training and 5.
+// differ between 2., 3., 4., meta-training and 5.
 //
 // Writes to out_dir: fit.json (FitRecord), start.safetensors and base.safetensors (what it and its
 // meta-training begin with), meta/ (a meta-training run), compare/NAME/ (an evaluation each),
 // report.txt and theta.safetensors, which always is the best so far. A fit that ends early goes on,
-// with kResume, with the phase in which it ended: a meta-training with its newest checkpoint, a
-// rival and the trials of 2. to 4. from their beginning. `request` and `start` are then not read.
+// with kResume, with the phase in which it ended: a meta-training with its newest checkpoint, the
+// search with its round, a rival and the trials of 2. and 4. from their beginning. `request` and
+// `start` are then not read.
 //
 // With request.updates and trials the result is a function of the request and the start, bit for
-// bit on one instruction set; the clock then changes nothing but the noted times. Without them it
-// is one of the numbers of updates and trials that fit.json notes.
+// bit on one instruction set; the clock then changes nothing but the noted times.
 //
 // Throws Error if the request has less than 20 steps or 3 seeds or no way to tell how long to work;
 // if the time is too short, with the minutes that are needed; if `start` is no LearnedScheduler,

@@ -20,7 +20,7 @@ struct FitRequest {
   std::string start = "recommended";    // the name of the optimizer that it starts from
   std::optional<double> minutes = {};   // for everything; none where the two below say enough
   std::optional<int64_t> updates = {};  // of theta; none: as many as there is time for
-  std::optional<int64_t> trials = {};   // of each rival; none: for as long as fitting took
+  std::optional<int64_t> trials = {};   // of each rival and of fitting; none: by the minutes
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -42,7 +42,8 @@ struct FitMeasurement {
   bool log_loss = false;                        // whether all losses were above 0
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
-  int64_t updates = 0;                          // of theta that will be made
+  int64_t updates = 0;                          // of theta that there is time for
+  int64_t search_seeds = 1;                     // of each trial of the search
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -51,19 +52,26 @@ struct FitMeasurement {
     visit("update_seconds", update_seconds);
     visit("training", training);
     visit("updates", updates);
+    visit("search_seeds", search_seeds);
   }
 };
 
-// One of several things that were tried, and its mean loss on inner_valid.
+// A candidate, made of the start, and its mean loss on inner_valid.
 struct FitTrial {
-  std::string name = {};            // of a candidate; empty of a step multiplier
-  double multiplier = 1;            // of the start's steps
-  std::optional<double> loss = {};  // none: it was not finite
+  std::string name = {};                // in whole trainings that decide; else empty
+  bool adam = false;                    // its steps have Adam's directions
+  double multiplier = 1;                // of its steps
+  double decay = 1;                     // multiplier of its weight decay
+  std::optional<double> momentum = {};  // of its directions; none: as it was
+  std::optional<double> loss = {};      // none: it was not finite
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("name", name);
+    visit("adam", adam);
     visit("multiplier", multiplier);
+    visit("decay", decay);
+    visit("momentum", momentum);
     visit("loss", loss);
   }
 };
@@ -109,8 +117,9 @@ struct FitRecord {
   std::string isa = {};      // instruction set of the kernels
   FitRequest request = {};   // what is asked for
   std::optional<FitMeasurement> measured = {};
-  std::optional<FitSearch> steps = {};        // over multipliers of the start's steps
-  std::optional<FitSearch> bases = {};        // in whole trainings: the start, and multiplied
+  std::optional<FitSearch> steps = {};        // over multipliers of steps, in short trainings
+  std::optional<FitSearch> search = {};       // in whole trainings; grows by rounds
+  std::optional<FitSearch> bases = {};        // the start, and the best of the search, again
   double meta_seconds = 0;                    // of meta-training, up to the last orderly stop
   bool meta_ended = false;                    // or there was none
   std::optional<FitSearch> candidates = {};   // bases, and what was meta-trained
@@ -129,6 +138,7 @@ struct FitRecord {
     visit("request", request);
     visit("measured", measured);
     visit("steps", steps);
+    visit("search", search);
     visit("bases", bases);
     visit("meta_seconds", meta_seconds);
     visit("meta_ended", meta_ended);

@@ -1,0 +1,103 @@
+#include "lopt/tools/fit/fit_directory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/record.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/fit/fit_candidate.h"
+#include "lopt/tools/fit/fit_plan.h"
+
+namespace lopt {
+namespace {
+
+constexpr int64_t kFewestSteps = 20;
+constexpr int64_t kFewestFitSeeds = 3;
+
+constexpr std::string_view kFitFiles[] = {
+    kFitFile,       kFitStartFile,     kFitBaseFile,        kFitThetaFile,
+    kFitReportFile, kFitMetaDirectory, kFitCompareDirectory};
+
+void CheckFitRequest(const FitRequest& request) {
+  Require(request.steps >= kFewestSteps, "fit: wanted at least {} steps, got {}", kFewestSteps,
+          request.steps);
+  Require(request.seeds >= kFewestFitSeeds, "fit: wanted at least {} seeds, got {}",
+          kFewestFitSeeds, request.seeds);
+  Require(request.minutes || (request.updates && request.trials),
+          "fit: wanted minutes, or both updates and trials, to know when to end");
+  Require(!request.minutes || (*request.minutes > 0 && std::isfinite(*request.minutes)),
+          "fit: minutes must be above 0, got {}", request.minutes.value_or(0));
+  Require(request.updates.value_or(0) >= 0, "fit: updates must be at least 0, got {}",
+          request.updates.value_or(0));
+  const int64_t trials = request.trials.value_or(kFewestTrials);
+  Require(trials >= kFewestTrials && trials <= kMostTrials,
+          "fit: trials must be between {} and {}, got {}", kFewestTrials, kMostTrials, trials);
+}
+
+}  // namespace
+
+FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
+                           const FitOptions& options)
+    : out_(options.out_dir), start_(start) {
+  const bool resume = options.existing == ExistingFit::kResume;
+  record_.request = resume ? ReadFitRequest(out_) : request;
+  if (!resume) {
+    CheckFitRequest(request);
+    CheckFitStart(start);
+  }
+  task_ = TaskRegistry().Make(record_.request.task, TaskResources(record_.request.data_dir));
+  MakeOutputDirectory(out_);
+  lock_ = std::make_unique<RunLock>(out_, "fit");
+  if (resume) {
+    GoOn();
+    return;
+  }
+  record_.version = options.version;
+  record_.isa = CurrentIsa();
+  BeginAnew(options.existing == ExistingFit::kReplace);
+}
+
+void FitDirectory::GoOn() {
+  record_ = ReadRecordFile<FitRecord>(PathOf(kFitFile));
+  start_ = ReadThetaFile(PathOf(kFitStartFile));
+  Require(record_.isa == CurrentIsa(),
+          "cannot resume {}: it was computed on instruction set {}, this process uses {}; pin "
+          "it ({})",
+          out_, record_.isa, CurrentIsa(), OptionWords("isa"));
+}
+
+void FitDirectory::BeginAnew(bool replace) {
+  const bool holds_one = !replace && Exists(PathOf(kFitFile)) &&
+                         ReadRecordFile<FitRecord>(PathOf(kFitFile)).measured.has_value();
+  Require(!holds_one,
+          "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
+          "({})",
+          out_, FlagWords("resume"), FlagWords("overwrite"), OptionWords("out"));
+  RemoveMatching(out_, [](std::string_view name) {
+    return std::ranges::find(kFitFiles, name) != std::end(kFitFiles);
+  });
+  WriteThetaFile(PathOf(kFitStartFile), start_);
+  WriteThetaFile(PathOf(kFitThetaFile), start_);
+  Save();  // last: with it there is a fit to resume
+}
+
+void FitDirectory::Save() const { WriteRecordFile(PathOf(kFitFile), record_); }
+
+void FitDirectory::Save(const char* status) {
+  record_.status = status;
+  Save();
+}
+
+FitRequest ReadFitRequest(const std::string& out_dir) {
+  const std::string path = out_dir + "/" + kFitFile;
+  Require(Exists(path), "cannot resume: {} holds no fit (there is no {})", out_dir, path);
+  return ReadRecordFile<FitRecord>(path).request;
+}
+
+}  // namespace lopt

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <memory>
+
+#include "lopt/base/eigen.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tools/fit/fit_candidate.h"
+#include "lopt/tools/fit/fit_comparison.h"
+#include "lopt/tools/fit/fit_meta.h"
+#include "lopt/tools/fit/fit_plan.h"
+#include "lopt/tools/fit/fit_search.h"
+
+namespace lopt {
+namespace {
+
+constexpr int64_t kMeasuredPairs = 4;
+
+// The expected seconds of an update of theta, by one of fewer pairs that is not kept.
+double MeasureUpdate(const FitContext& fit, bool log_loss) {
+  const FitRequest& request = fit.request();
+  const MetaTrainResult result = RunMetaTraining(
+      FitMetaConfig(request, fit.directory.start().learned_optimizer, log_loss, 1, kMeasuredPairs,
+                    fit.directory.PathOf(kFitStartFile)),
+      {.threads = fit.options.threads, .version = fit.options.version, .stop = fit.options.stop});
+  int64_t inner_steps = 0;
+  for (const StepCounts& counts : result.totals) inner_steps += counts.inner_steps;
+  return result.seconds / static_cast<double>(std::max<int64_t>(inner_steps, 1)) *
+         TrainingsOfUpdate(request.steps) * static_cast<double>(request.steps);
+}
+
+// The seconds of a rival's training, with the first values that it tries.
+double MeasureRival(FitContext* fit, const Baseline& rival, Key key) {
+  const auto optimizer = rival.Make(NextTrials(rival.tuned, {}).front());
+  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+  const auto rule = optimizer->Bind(fit->directory.task()->params_layout(), AsSpan(theta));
+  return fit->trainings.Measure(*rule, fit->request().steps, key).seconds;
+}
+
+}  // namespace
+
+bool MeasureFit(FitContext* fit) {
+  FitRecord& record = fit->record();
+  const FitRequest& request = fit->request();
+  if (record.measured) return true;
+  fit->tell({FitPhase::kMeasuring}, 0);
+  const auto start = SteadyClock::now();
+  const auto rule = BindCandidate(fit->directory.start(), *fit->directory.task());
+  const Key key = FitKey(*fit, FitDraw::kMeasure);
+  fit->trainings.Measure(*rule, 1, key);  // what is slow once only
+  FitMeasurement found;
+  const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key);
+  found.training[request.start] = speed.seconds;
+  found.log_loss = speed.positive_loss;
+  if (HasOtherDirections(fit->directory.start())) {
+    const auto other = BindCandidate(MakeCandidate(fit->directory.start(), {.adam = true}),
+                                     *fit->directory.task());
+    found.training[WithAdamName(request.start)] =
+        fit->trainings.Measure(*other, request.steps, key).seconds;
+  }
+  for (const Baseline& rival : FitRivals()) {
+    if (fit->stopped()) return false;
+    found.training[rival.name] = MeasureRival(fit, rival, key);
+  }
+  record.measured = found;
+  const FitPlan plan(record, fit->options.threads);
+  if (!request.updates && plan.MayMetaTrain()) {
+    record.measured->update_seconds = MeasureUpdate(*fit, found.log_loss);
+  }
+  if (fit->stopped()) {
+    record.measured.reset();
+    return false;
+  }
+  record.measured->seconds = FitSecondsSince(start);
+  if (!request.updates || !request.trials) plan.RequireTime();
+  if (request.updates) {
+    record.measured->updates = *request.updates;
+  } else if (record.measured->update_seconds > 0) {
+    record.measured->updates = plan.UpdatesBesideSearch();
+  }
+  record.measured->search_seeds = plan.SearchSeeds();
+  fit->directory.Save();
+  return true;
+}
+
+}  // namespace lopt

@@ -1,0 +1,270 @@
+#include "lopt/tools/fit/fit_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
+#include "lopt/evaluation/trials.h"
+#include "lopt/tools/fit/fit_comparison.h"
+#include "lopt/tools/fit/fit_meta.h"
+#include "lopt/tools/fit/fit_verdict.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kSecondsPerMinute = 60;
+constexpr int64_t kFewestUpdates = 10;
+constexpr int64_t kMostUpdates = 10000;
+// Of a rival, where there is time for more.
+constexpr int64_t kMostTunedTrials = 500;
+constexpr int64_t kMostTuningSeeds = 1000;
+// After so many trials more seeds help more; and so many of these are enough.
+constexpr int64_t kEnoughTrials = 140;
+constexpr int64_t kEnoughSeeds = 8;
+// How much cheaper than alone a training in an update may be.
+constexpr double kLargestGain = 8;
+
+}  // namespace
+
+int64_t Finalists(int64_t trials) {
+  constexpr int64_t kTrialsPerFinalist = 8;
+  constexpr int64_t kFewest = 2;
+  constexpr int64_t kMost = 6;
+  return std::min(trials, std::clamp(trials / kTrialsPerFinalist, kFewest, kMost));
+}
+
+std::string WithAdamName(const std::string& start) { return start + ", Adam's directions"; }
+
+// --- What was measured
+// ----------------------------------------------------------------------------
+
+double FitPlan::TrainingSeconds(const std::string& name) const {
+  return record_.measured->training.at(name);
+}
+
+// Of a trial with so many seeds in a round, in which threads are idle where its trainings do not
+// keep them busy.
+double FitPlan::TrialSeconds(const std::string& name, int64_t seeds) const {
+  const int64_t turns = (kTrialsPerRound * seeds + threads_ - 1) / threads_;
+  return TrainingSeconds(name) * static_cast<double>(turns * threads_) / kTrialsPerRound;
+}
+
+// Of directions.
+int64_t FitPlan::Kinds() const {
+  return static_cast<int64_t>(1 +
+                              record_.measured->training.contains(WithAdamName(request().start)));
+}
+
+double FitPlan::UpdateSeconds() const {
+  return record_.measured->update_seconds > 0
+             ? record_.measured->update_seconds
+             : TrainingSeconds(request().start) * TrainingsOfUpdate(request().steps);
+}
+
+// What was measured says of whole trainings, with `seeds` of each trial.
+double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
+  double seconds = 0;
+  for (const FitTrial& trial : search.trials) {
+    const std::string& start = request().start;
+    seconds += TrialSeconds(trial.adam ? WithAdamName(start) : start, seeds);
+  }
+  return seconds;
+}
+
+// How much longer trials took so far, those of rivals too, than what was measured says.
+double FitPlan::Slowdown() const {
+  double expected = 0;
+  double taken = 0;
+  if (record_.steps) {
+    expected += SecondsOf(*record_.steps, 1) / kMultiplierPart;
+    taken += record_.steps->seconds;
+  }
+  if (record_.search) {
+    expected += SecondsOf(*record_.search, record_.measured->search_seeds);
+    taken += record_.search->seconds;
+  }
+  for (const FitContender& rival : record_.contenders) {
+    if (rival.trials == 0) continue;
+    expected += TrialSeconds(rival.name, rival.tuning_seeds) * static_cast<double>(rival.trials) +
+                TrainingSeconds(rival.name) * static_cast<double>(request().seeds);
+    taken += rival.seconds;
+  }
+  return expected > 0 ? taken / expected : 1;
+}
+
+// --- What phases take
+// -----------------------------------------------------------------------------
+
+double FitPlan::StepSizesSeconds() const {
+  if (record_.steps) return record_.steps->seconds;
+  double seconds = TrialSeconds(request().start);
+  if (Kinds() > 1) seconds += TrialSeconds(WithAdamName(request().start));
+  return seconds * static_cast<double>(kMultiplierRounds * kTrialsPerRound) / kMultiplierPart;
+}
+
+// Of one candidate's trainings that decide.
+double FitPlan::CandidateSeconds() const {
+  return TrainingSeconds(request().start) * Slowdown() *
+         static_cast<double>(kCandidateSeeds * record_.measured->search_seeds);
+}
+
+double FitPlan::FinalSeconds(int64_t searched) const {
+  return CandidateSeconds() * static_cast<double>(1 + Finalists(searched));
+}
+
+double FitPlan::MetaSeconds() const {
+  const auto updates = static_cast<double>(record_.measured->updates);
+  return updates > 0 ? updates * UpdateSeconds() + CandidateSeconds() : 0;
+}
+
+double FitPlan::JudgingSeconds() const {
+  const auto seeds = static_cast<double>(request().seeds);
+  double seconds = 2 * seeds * TrainingSeconds(request().start);
+  for (const Baseline& rival : FitRivals()) seconds += seeds * TrainingSeconds(rival.name);
+  return seconds * Slowdown();
+}
+
+// Of all that is not judging, where fitting is one: rivals leave threads idle.
+double FitPlan::Shares() const {
+  double shares = 1;
+  for (const Baseline& rival : FitRivals()) {
+    shares += TrialSeconds(rival.name) / TrainingSeconds(rival.name);
+  }
+  return shares;
+}
+
+// That the minutes give to fitting, measuring included.
+double FitPlan::FittingSeconds() const {
+  return (*request().minutes * kSecondsPerMinute - JudgingSeconds()) / Shares();
+}
+
+// That the minutes give to the search, done and to come.
+double FitPlan::SearchSeconds() const {
+  return FittingSeconds() - record_.measured->seconds - StepSizesSeconds() -
+         FinalSeconds(Searched() + kTrialsPerRound) - MetaSeconds();
+}
+
+int64_t FitPlan::Searched() const {
+  return record_.search ? std::ssize(record_.search->trials) : 0;
+}
+
+// --- Decisions
+// ------------------------------------------------------------------------------------
+
+void FitPlan::RequireTime() const {
+  const int64_t fewest = Kinds() * kTrialsPerRound;
+  const double training = TrainingSeconds(request().start);
+  const double least = record_.measured->seconds + StepSizesSeconds() + FinalSeconds(fewest) +
+                       TrialSeconds(request().start) * static_cast<double>(fewest);
+  Require(FittingSeconds() >= least,
+          "fit: a training of {} steps takes {:.3g} s here, so that {} minutes are too few: give "
+          "at least {}, or fewer steps ({})",
+          request().steps, training, *request().minutes,
+          std::ceil((least * Shares() + JudgingSeconds()) / kSecondsPerMinute),
+          OptionWords("steps"));
+}
+
+bool FitPlan::MayMetaTrain() const {
+  return UpdateSeconds() * kFewestUpdates / kLargestGain <= FittingSeconds() / 2;
+}
+
+int64_t FitPlan::UpdatesBesideSearch() const {
+  const double left = SearchSeconds() - CandidateSeconds();  // nothing is planned yet
+  const double enough = kEnoughTrials * kEnoughSeeds * TrialSeconds(request().start);
+  const double updates = (left - std::min(left / 2, enough)) / UpdateSeconds();
+  return updates < kFewestUpdates
+             ? 0
+             : static_cast<int64_t>(std::min(updates, static_cast<double>(kMostUpdates)));
+}
+
+int64_t FitPlan::UpdatesLeft() const {
+  const double left = FittingSeconds() - record_.FittingSeconds() - CandidateSeconds();
+  return static_cast<int64_t>(std::clamp(left / UpdateSeconds(),
+                                         static_cast<double>(kFewestUpdates),
+                                         static_cast<double>(kMostUpdates)));
+}
+
+int64_t FitPlan::SearchSeeds() const {
+  if (request().trials) return 1;
+  const double trials = SearchSeconds() / TrialSeconds(request().start);
+  return static_cast<int64_t>(
+      std::clamp(std::floor(trials / kEnoughTrials), 1.0, static_cast<double>(kEnoughSeeds)));
+}
+
+int64_t FitPlan::NextRound() const {
+  const int64_t searched = Searched();
+  if (searched % kTrialsPerRound != 0) return 0;  // only the last round is shorter
+  int64_t more = 0;
+  if (request().trials) {
+    const int64_t short_ones = Kinds() * kMultiplierRounds * kTrialsPerRound / kMultiplierPart;
+    int64_t all = *request().trials;
+    while (all > kFewestTrials &&
+           all + short_ones + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {
+      --all;
+    }
+    more = all - searched;
+  } else {
+    const double trial = SearchTrialSeconds();
+    const double taken = record_.search ? record_.search->seconds : 0;
+    const double in_time = std::min((SearchSeconds() - taken) / trial, 1.0 * kMostTrials);
+    more =
+        std::max(static_cast<int64_t>(std::floor(in_time)), Kinds() * kTrialsPerRound - searched);
+  }
+  return std::clamp<int64_t>(more, 0, kTrialsPerRound);
+}
+
+double FitPlan::SearchTrialSeconds() const {
+  return TrialSeconds(request().start, record_.measured->search_seeds) * Slowdown();
+}
+
+double FitPlan::SearchShare(int64_t more) const {
+  const double trial = SearchTrialSeconds();
+  const double done = trial * static_cast<double>(Searched() + more);
+  return done > 0 ? std::min(1.0, done / std::max(done, ExpectedSearch())) : 0;
+}
+
+FitPlan::Tuning FitPlan::TuningOf(const std::string& rival) const {
+  if (request().trials) return {.trials = *request().trials};
+  const double fitting =
+      record_.candidates ? record_.FittingSeconds() : std::max(FittingSeconds(), 0.0);
+  const double trainings = std::ceil(fitting / (TrainingSeconds(rival) * Slowdown()));
+  const double seeds = std::clamp(std::ceil(trainings / kMostTunedTrials), 1.0,
+                                  static_cast<double>(kMostTuningSeeds));
+  const double trials = std::clamp(std::ceil(trainings / seeds), static_cast<double>(kFewestTrials),
+                                   static_cast<double>(kMostTunedTrials));
+  return {.trials = static_cast<int64_t>(trials), .seeds = static_cast<int64_t>(seeds)};
+}
+
+// Of the search, done and to come.
+double FitPlan::ExpectedSearch() const {
+  if (record_.bases) return record_.search->seconds;
+  if (!request().trials) return std::max(SearchSeconds(), 0.0);
+  return TrialSeconds(request().start) * static_cast<double>(*request().trials);
+}
+
+std::vector<std::pair<FitStage, double>> FitPlan::Stages() const {
+  const double meta = MetaSeconds();
+  const double candidate = std::min(meta, CandidateSeconds());
+  std::vector<std::pair<FitStage, double>> stages = {
+      {{FitPhase::kStepSizes}, StepSizesSeconds()},
+      {{FitPhase::kSearch}, ExpectedSearch()},
+      {{FitPhase::kBases}, FinalSeconds(kEnoughTrials)},
+      {{FitPhase::kMetaTraining}, meta - candidate},
+      {{FitPhase::kMetaTrained}, candidate}};
+  const auto seeds = static_cast<double>(request().seeds);
+  for (const char* name : {kFitted, request().start.c_str()}) {
+    stages.emplace_back(FitStage{FitPhase::kJudging, name},
+                        seeds * TrainingSeconds(request().start));
+  }
+  for (const Baseline& rival : FitRivals()) {
+    const Tuning tuning = TuningOf(rival.name);
+    const auto trials = static_cast<double>(tuning.trials * tuning.seeds);
+    stages.emplace_back(
+        FitStage{FitPhase::kJudging, rival.name},
+        trials * TrialSeconds(rival.name) * Slowdown() + seeds * TrainingSeconds(rival.name));
+  }
+  return stages;
+}
+
+}  // namespace lopt

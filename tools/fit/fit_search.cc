@@ -1,0 +1,268 @@
+#include "lopt/tools/fit/fit_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lopt/evaluation/trials.h"
+#include "lopt/tools/fit/fit_candidate.h"
+#include "lopt/tools/fit/fit_meta.h"
+#include "lopt/tools/fit/fit_plan.h"
+
+namespace lopt {
+namespace {
+
+// Names of candidates beside the start's.
+constexpr const char* kSearched = "searched";
+constexpr const char* kMetaTrained = "meta-trained";
+
+double LossOf(const FitTrial& trial) {
+  return trial.loss.value_or(std::numeric_limits<double>::infinity());
+}
+
+const FitTrial& Best(const FitSearch& search) {
+  return search.trials[static_cast<size_t>(search.best)];
+}
+
+// How candidates are trained to be compared.
+struct FitTrainingPlan {
+  FitStage stage;
+  int64_t steps = 0;
+  int64_t seeds = 1;
+  FitDraw draw = FitDraw::kCandidate;
+  double share_before = 0;  // of the stage
+  double share = 1;
+};
+
+// Trains candidates, [trials], and notes what they gave; nothing if it was stopped.
+std::optional<FitSearch> TryCandidates(FitContext* fit, std::vector<FitTrial> trials,
+                                       const std::vector<ThetaFile>& candidates,
+                                       const FitTrainingPlan& plan) {
+  const auto start = SteadyClock::now();
+  FitTrainings::Rules rules;
+  for (const ThetaFile& candidate : candidates) {
+    rules.push_back(BindCandidate(candidate, *fit->directory.task()));
+  }
+  const std::vector<double> losses = fit->trainings.Losses(
+      rules, plan.steps, plan.seeds, FitKey(*fit, plan.draw),
+      [&](double done) { fit->tell(plan.stage, plan.share_before + plan.share * done); });
+  if (losses.empty()) return std::nullopt;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    if (std::isfinite(losses[i])) trials[i].loss = losses[i];
+  }
+  const auto best = std::ranges::min_element(losses) - losses.begin();
+  return FitSearch{.seconds = FitSecondsSince(start), .trials = std::move(trials), .best = best};
+}
+
+// Tries what is made of the start, and adds it to `all`. False if it was stopped.
+bool AddTrials(FitContext* fit, const std::vector<FitTrial>& trials, const FitTrainingPlan& plan,
+               FitSearch* all) {
+  std::vector<ThetaFile> candidates;
+  for (const FitTrial& trial : trials) {
+    candidates.push_back(MakeCandidate(fit->directory.start(), trial));
+  }
+  const auto found = TryCandidates(fit, trials, candidates, plan);
+  if (!found) return false;
+  all->seconds += found->seconds;
+  for (const FitTrial& trial : found->trials) {
+    all->trials.push_back(trial);
+    if (LossOf(trial) < LossOf(Best(*all))) all->best = std::ssize(all->trials) - 1;
+  }
+  return true;
+}
+
+// Whether Adam's directions are tried: no kind of directions twice.
+std::vector<bool> KindsOf(const ThetaFile& start) {
+  return HasOtherDirections(start) ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
+// The trials of one kind, in their order.
+std::vector<FitTrial> TrialsOfKind(const FitSearch& search, bool adam) {
+  std::vector<FitTrial> trials;
+  for (const FitTrial& trial : search.trials) {
+    if (trial.adam == adam) trials.push_back(trial);
+  }
+  return trials;
+}
+
+// The multiplier of the steps that was best in short trainings, the first of equals.
+double BestMultiplier(const FitSearch& steps, bool adam) {
+  const std::vector<FitTrial> trials = TrialsOfKind(steps, adam);
+  return std::ranges::min_element(trials, {}, LossOf)->multiplier;
+}
+
+// What the search tunes. The first value of each is the middle of its range.
+std::vector<TunedHyperparameter> Searched(const FitContext& fit, bool adam) {
+  constexpr double kReach = 4;
+  const double middle = BestMultiplier(*fit.directory.record().steps, adam);
+  std::vector<TunedHyperparameter> tuned = {
+      {.name = kStepMultiplier, .lowest = middle / kReach, .highest = middle * kReach},
+      {.name = "decay", .lowest = 1. / 16, .highest = 64}};
+  if (HasMomentum(fit.directory.start(), adam)) {
+    tuned.push_back({.name = "momentum", .lowest = 0.02, .highest = 0.5, .one_minus = true});
+  }
+  return tuned;
+}
+
+// The first `count` trials of the next round of one kind.
+std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& search, bool adam,
+                                     int64_t count) {
+  std::vector<TunedTrial> tried;
+  for (const FitTrial& trial : TrialsOfKind(search, adam)) {
+    TunedTrial& one = tried.emplace_back(
+        TunedTrial{.values = {trial.multiplier, trial.decay}, .loss = LossOf(trial)});
+    if (trial.momentum) one.values.push_back(*trial.momentum);
+  }
+  std::vector<std::vector<double>> round = NextTrials(Searched(fit, adam), tried);
+  round.resize(static_cast<size_t>(count));
+  std::vector<FitTrial> trials;
+  for (const std::vector<double>& values : round) {
+    FitTrial& trial =
+        trials.emplace_back(FitTrial{.adam = adam, .multiplier = values[0], .decay = values[1]});
+    if (values.size() > 2) trial.momentum = values[2];
+  }
+  return trials;
+}
+
+// The kind of the next round: those that have none, in their order, then that of the best trial.
+bool NextKind(const FitSearch& search, const ThetaFile& start) {
+  for (const bool adam : KindsOf(start)) {
+    if (TrialsOfKind(search, adam).empty()) return adam;
+  }
+  return Best(search).adam;
+}
+
+// Places of the finalists among the search's trials, the best first.
+std::vector<size_t> FinalistsOf(const FitSearch& search) {
+  std::vector<size_t> places(search.trials.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  std::ranges::stable_sort(places, {}, [&](size_t i) { return LossOf(search.trials[i]); });
+  places.resize(static_cast<size_t>(Finalists(std::ssize(search.trials))));
+  return places;
+}
+
+}  // namespace
+
+bool TryStepSizes(FitContext* fit) {
+  FitRecord& record = fit->record();
+  if (record.steps) return true;
+  const FitStage stage{FitPhase::kStepSizes};
+  fit->tell(stage, 0);
+  const std::vector<TunedHyperparameter> tuned = {
+      {.name = kStepMultiplier, .lowest = 1. / 32, .highest = 32}};
+  const std::vector<bool> kinds = KindsOf(fit->directory.start());
+  FitTrainingPlan plan{.stage = stage,
+                       .steps = fit->request().steps / kMultiplierPart,
+                       .draw = FitDraw::kMultiplier,
+                       .share = 1.0 / static_cast<double>(kMultiplierRounds * std::ssize(kinds))};
+  FitSearch all;
+  for (const bool adam : kinds) {
+    for (int64_t round = 0; round < kMultiplierRounds; ++round) {
+      std::vector<TunedTrial> tried;
+      for (const FitTrial& trial : TrialsOfKind(all, adam)) {
+        tried.push_back({.values = {trial.multiplier}, .loss = LossOf(trial)});
+      }
+      std::vector<FitTrial> trials;
+      for (const std::vector<double>& values : NextTrials(tuned, tried)) {
+        trials.push_back({.adam = adam, .multiplier = values.front()});
+      }
+      if (!AddTrials(fit, trials, plan, &all)) return false;
+      plan.share_before += plan.share;
+    }
+  }
+  record.steps = std::move(all);
+  fit->directory.Save();
+  return true;
+}
+
+bool SearchCandidates(FitContext* fit) {
+  FitRecord& record = fit->record();
+  if (record.bases) return true;
+  const FitStage stage{FitPhase::kSearch};
+  fit->tell(stage, FitPlan(record, fit->options.threads).SearchShare(0));
+  for (;;) {
+    const FitPlan plan(record, fit->options.threads);
+    FitSearch all = record.search.value_or(FitSearch());
+    const int64_t count = plan.NextRound();
+    if (count == 0) return true;
+    const bool adam = NextKind(all, fit->directory.start());
+    const double before = plan.SearchShare(0);
+    if (!AddTrials(fit, NextCandidates(*fit, all, adam, count),
+                   {.stage = stage,
+                    .steps = fit->request().steps,
+                    .seeds = record.measured->search_seeds,
+                    .draw = FitDraw::kSearch,
+                    .share_before = before,
+                    .share = plan.SearchShare(count) - before},
+                   &all)) {
+      return false;
+    }
+    record.search = std::move(all);
+    fit->directory.Save();
+  }
+}
+
+bool TryBases(FitContext* fit) {
+  FitRecord& record = fit->record();
+  if (record.bases) return true;
+  const FitStage stage{FitPhase::kBases};
+  fit->tell(stage, 0);
+  std::vector<FitTrial> trials = {{.name = fit->request().start}};
+  std::vector<ThetaFile> candidates = {fit->directory.start()};
+  for (const size_t i : FinalistsOf(*record.search)) {
+    FitTrial& trial = trials.emplace_back(record.search->trials[i]);
+    trial.name = kSearched;
+    trial.loss = {};
+    candidates.push_back(MakeCandidate(fit->directory.start(), trial));
+  }
+  const auto found = TryCandidates(fit, trials, candidates,
+                                   {.stage = stage,
+                                    .steps = fit->request().steps,
+                                    .seeds = kCandidateSeeds * record.measured->search_seeds});
+  if (!found) return false;
+  const ThetaFile& best = candidates[static_cast<size_t>(found->best)];
+  WriteThetaFile(fit->directory.PathOf(kFitBaseFile), best);
+  WriteThetaFile(fit->directory.PathOf(kFitThetaFile), best);
+  record.bases = found;
+  fit->directory.Save();
+  return true;
+}
+
+bool TryMetaTrained(FitContext* fit) {
+  FitRecord& record = fit->record();
+  if (record.candidates) return true;
+  FitSearch all = *record.bases;
+  all.seconds = 0;
+  if (record.measured->updates > 0) {
+    const FitStage stage{FitPhase::kMetaTrained};
+    fit->tell(stage, 0);
+    ThetaFile trained =
+        ReadThetaFile(fit->directory.PathOf(kFitMetaDirectory) + "/theta.safetensors");
+    trained.chosen_on = "inner_valid";
+    FitTrial trial = Best(all);
+    trial.name = kMetaTrained;
+    const auto found = TryCandidates(fit, {trial}, {trained},
+                                     {.stage = stage,
+                                      .steps = fit->request().steps,
+                                      .seeds = kCandidateSeeds * record.measured->search_seeds});
+    if (!found) return false;
+    const double base = LossOf(Best(all));
+    all.seconds = found->seconds;
+    all.trials.push_back(found->trials.front());
+    if (LossOf(all.trials.back()) < base) {
+      all.best = std::ssize(all.trials) - 1;
+      WriteThetaFile(fit->directory.PathOf(kFitThetaFile), trained);
+    }
+  }
+  record.candidates = std::move(all);
+  fit->directory.Save();
+  return true;
+}
+
+}  // namespace lopt
