@@ -3,6 +3,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "lopt/learner/parameter_server/parameter_join.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/given_frames.h"
 #include "tests/parameter_server_job.h"
