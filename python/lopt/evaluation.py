@@ -108,7 +108,8 @@ def evaluate(
 
     Args:
         trained: Whom to judge: a Theta, what meta_train returned, "recommended" or another that comes
-            with the package, the path of a theta file, run or checkpoint; several of them in a list, or by the names that results are to give them.
+            with the package, the path of a theta file, run or checkpoint; several of them in a
+            list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
         baselines: "all", "classic", "strong", "untuned", "none", or their names.
