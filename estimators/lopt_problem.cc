@@ -77,7 +77,9 @@ void AddNote(const std::string& metric, const std::string& name, const LayoutEnt
           "inner problem: with_metrics notes numbers, and '{}' has shape {}; wanted a scalar",
           tensor.name, ToString(tensor.shape));
   Require(std::ranges::find(*notes, metric + name, &Note::metric) == notes->end(),
-          "inner problem: with_metrics would make the metric {} of two scalars", metric + name);
+          "inner problem: with_metrics would make the metric {} of '{}' and of another scalar; "
+          "wanted different names",
+          metric + name, tensor.name);
   notes->push_back({.metric = metric + name, .offset = tensor.offset});
 }
 

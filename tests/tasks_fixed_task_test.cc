@@ -174,6 +174,13 @@ TEST_CASE("A fixed task does not take MNIST for FashionMNIST, nor the reverse") 
   CHECK_EQ(make(kDigits), "no error");
   data.Begin("t10k", "9211614657");
   CHECK(make(kDigits).ends_with("are those of FashionMNIST, by their first labels"));
+  // Files of both.
+  data.Begin("train", "5041921314");
+  for (const char* name : {kDigits, kClothes}) {
+    CHECK(
+        make(name).ends_with("train-labels-idx1-ubyte is of MNIST and t10k-labels-idx1-ubyte of "
+                             "FashionMNIST; wanted the files of one set"));
+  }
 }
 
 }  // namespace

@@ -434,29 +434,33 @@ FitRecord MeasuredRecord(double minutes) {
 
 // What a fit takes that is planned as it goes, in seconds, if trainings take so many seconds each
 // in truth.
-double SecondsOfFit(double minutes, double training) {
+double SecondsOfFit(double minutes, double training, int threads) {
   FitRecord record = MeasuredRecord(minutes);
-  const FitPlan plan(record, 1);
+  const FitPlan plan(record, threads);
+  // So many trainings side by side; one on all threads, one after the other, takes `training`.
+  const auto seconds_of = [&](int64_t trainings) {
+    return training * static_cast<double>((trainings + threads - 1) / threads * threads);
+  };
   const int64_t seeds = plan.SearchSeeds();
   record.measured->search_seeds = seeds;
-  record.steps = FitSearch{.seconds = 3.5 * training, .trials = std::vector<FitTrial>(14)};
+  record.steps = FitSearch{.seconds = 2 * seconds_of(7) / 4, .trials = std::vector<FitTrial>(14)};
   for (;;) {
     const int64_t more = plan.NextRound();
     if (more == 0) break;
     FitSearch search = record.search.value_or(FitSearch());
-    search.seconds += static_cast<double>(more * seeds) * training;
+    search.seconds += seconds_of(more * seeds);
     search.trials.resize(search.trials.size() + static_cast<size_t>(more));
     record.search = search;
   }
   const int64_t finalists = Finalists(std::ssize(record.search->trials));
-  record.bases = FitSearch{.seconds = static_cast<double>(3 * seeds * (1 + finalists)) * training};
+  record.bases = FitSearch{.seconds = seconds_of(3 * seeds * (1 + finalists))};
   record.candidates = FitSearch{};
   double seconds = record.FittingSeconds() + 5 * 3 * training;
   for (const char* rival : {"AdamW-cosine-decay", "Muon-cosine", "random-search"}) {
     const FitPlan::Tuning tuning = plan.TuningOf(rival);
     CHECK_LE(tuning.trials, 500);
     // As long as fitting took.
-    const double tuned = static_cast<double>(tuning.trials * tuning.seeds) * training;
+    const double tuned = static_cast<double>(tuning.trials) / 7 * seconds_of(7 * tuning.seeds);
     CHECK_EQ(tuned, doctest::Approx(record.FittingSeconds()).epsilon(0.03));
     seconds += tuned;
   }
@@ -466,11 +470,14 @@ double SecondsOfFit(double minutes, double training) {
 TEST_CASE("A fit uses its minutes, also where trainings take another time than was measured") {
   for (const double minutes : {4, 5, 8, 12, 20, 60}) {
     for (const double training : {0.7, 1.0, 1.5}) {
-      CAPTURE(minutes);
-      CAPTURE(training);
-      const double part = SecondsOfFit(minutes, training) / (60 * minutes);
-      CHECK_GE(part, 0.9);
-      CHECK_LE(part, 1.05);
+      for (const int threads : {1, 2, 16}) {
+        CAPTURE(minutes);
+        CAPTURE(training);
+        CAPTURE(threads);
+        const double part = SecondsOfFit(minutes, training, threads) / (60 * minutes);
+        CHECK_GE(part, 0.9);
+        CHECK_LE(part, 1.05);
+      }
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <boost/program_options.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -59,8 +58,8 @@ po::options_description FitOptionWords() {
   add("updates", po::value<int64_t>()->value_name("N"),
       "Updates of meta-training, whatever time they take; 0: none.");
   add("trials", po::value<int64_t>()->value_name("N"),
-      "Trainings that tune each rival, whatever time they take; fitting tries as many. With "
-      "--updates the result does not depend on the clock.");
+      "Trainings that tune each rival, whatever time they take; fitting makes as many, but "
+      "at least 14, before its updates. With --updates the result does not depend on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
       fmt::format("Trainings of each optimizer in the comparison. Default: {}.", defaults.seeds)
           .c_str());
@@ -128,7 +127,7 @@ FitSource ReadFitSource(const po::variables_map& values) {
   request.data_dir = TextOption(values, "data-dir").value_or("");
   const std::string start = TextOption(values, "start").value_or(request.start);
   const std::string path = ThetaPath(start);
-  request.start = std::filesystem::path(path).stem() == start ? start : "start";
+  request.start = path == start ? "start" : start;
   source.start = ReadThetaFile(path);
   return source;
 }

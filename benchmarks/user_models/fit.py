@@ -19,7 +19,7 @@ if str(ROOT) not in sys.path:
 
 import lopt  # noqa: E402
 
-from benchmarks.user_models import development_half, fitted_task, test_half  # noqa: E402
+from benchmarks.user_models import development_half, fitted_task, results, test_half  # noqa: E402
 
 HALVES = {"development": development_half.TASKS, "test": test_half.TASKS}
 NEAR = 1.05  # a loss that is larger by more than this is worse
@@ -49,17 +49,24 @@ def arguments(words):
 
 
 def run_fit(name, args):
-    """The Fit of a training, begun, resumed or read."""
+    """The Fit of a training, begun, resumed or read. Ends the program if there is one of other
+    options."""
     out = pathlib.Path(args.out) / name
     record = out / "fit.json"
     task = fitted_task.fitted_task(name)
-    if record.exists() and "measured" in json.loads(record.read_text(encoding="utf-8")):
-        return lopt.fit(resume=True, out=out, threads=args.threads)
     how = {"minutes": args.minutes} if args.trials is None else {
         "trials": args.trials, "updates": 0}
-    steps = min(fitted_task.TASKS[name].steps, args.steps or math.inf)
-    return lopt.fit(task, steps=steps, seeds=args.seeds, threads=args.threads, out=out,
-                    progress=sys.stderr.isatty(), **how)
+    steps = fitted_task.TASKS[name].steps
+    asked = {"steps": steps if args.steps is None else min(steps, args.steps),
+             "seeds": args.seeds, **how}
+    if record.exists() and "measured" in (found := json.loads(record.read_text(encoding="utf-8"))):
+        begun = {option: found["request"].get(option)
+                 for option in ("steps", "seeds", "minutes", "trials")}
+        wanted = {option: asked.get(option) for option in begun}
+        if begun != wanted:
+            sys.exit(f"fit.py: {out} holds a fit of {begun}; wanted {wanted}: give another --out")
+        return lopt.fit(resume=True, out=out, threads=args.threads, progress=sys.stderr.isatty())
+    return lopt.fit(task, threads=args.threads, out=out, progress=sys.stderr.isatty(), **asked)
 
 
 def compared(judged):
@@ -72,11 +79,16 @@ def compared(judged):
     return loss[own], others[best], best
 
 
+def ratio(own, other):
+    """Of two losses: 1 for equal ones, also where both are 0 or infinite."""
+    return 1.0 if own == other else own / other if other else math.inf
+
+
 def summary(ratios):
     """What the ratios of all fits come to, in a sentence."""
     better = sum(ratio < 1 for ratio in ratios.values())
     worse = [name for name, ratio in ratios.items() if ratio > NEAR]
-    mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+    mean = results.geometric_mean(ratios.values()) if all(ratios.values()) else 0.0
     return (f"Lower than the best of the others on {better} of {len(ratios)}, geometric mean "
             f"{mean:.2f}; more than 5 % higher on {', '.join(worse) or 'none'}.")
 
@@ -94,7 +106,7 @@ def main(words=None):
             continue
         fit = run_fit(name, args)
         own, other, which = compared(fit.judged)
-        ratios[name] = own / other
+        ratios[name] = ratio(own, other)
         # That of what was fitted has the time for fitting.
         seconds = sum(row["seconds"] for row in fit.judged)
         if fit.judged[0]["optimizer"] != "fitted":

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import itertools
 import os
 import pathlib
 import re
@@ -142,8 +141,8 @@ def tab_languages(app, docname, source):
         if len({language for language, _ in blocks}) == 1:
             return run[0]
         texts = []
-        for language, group in itertools.groupby(blocks, lambda block: block[0]):
-            code = "\n\n".join(text for _, text in group)
+        for language in dict.fromkeys(language for language, _ in blocks):
+            code = "\n\n".join(text for of, text in blocks if of == language)
             texts.append(f"````{{tab}} {_TABS[language]}\n{code}\n````\n\n")
         return "".join(texts)
 

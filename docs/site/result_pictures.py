@@ -55,6 +55,8 @@ class Picture:
             self.axis(panel, name)
 
     def x(self, panel, value):
+        if not self.ticks[0] <= value <= self.ticks[-1]:
+            raise ValueError(f"{value} lies beyond the axis {self.ticks}")
         first, last = math.log(self.ticks[0]), math.log(self.ticks[-1])
         share = (math.log(value) - first) / (last - first)
         return self.labels + panel * (self.width + _GAP) + share * self.width
@@ -97,7 +99,7 @@ def picture_of_seeds(title, panels, ticks):
     rows = sorted(place, key=place.get)
     picture = Picture(title, rows, panels, ticks, 112)
     x = 14
-    for kind, meaning in (("better", "better than it"), ("unclear", "unclear"), ("worse", "worse")):
+    for kind, meaning in (("better", "better than the baseline"), ("unclear", "unclear"), ("worse", "worse")):
         picture.dot(x, 36, kind)
         picture.text(x + 11, 40.5, meaning, "start")
         x += 36 + 7 * len(meaning)

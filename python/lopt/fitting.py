@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _core
 from ._component import Component
-from .theta import Theta, load
+from .theta import Theta, trained_path
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def fit(
         start: The optimizer to begin with, a LearnedScheduler: a Theta, or what lopt.load takes.
             None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
-        trials: Trainings that tune each rival, whatever time they take; fitting tries as many, but at
-            least two. None: for as long as fitting took.
+        trials: Trainings that tune each rival, whatever time they take; fitting makes as many, but at
+            least 14, before its updates. None: for as long as fitting took.
         seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
         seed: Seed of all randomness. None: 0.
         data_dir: Directory of the task's data files, if it reads any.
@@ -121,9 +121,8 @@ def fit(
     if isinstance(start, Theta):
         name, theta = "start", start
     else:
-        text = os.fspath(start)
-        name = "start" if os.sep in text or text.endswith(".safetensors") else text
-        theta = load(start)
+        path = trained_path(start, "fit", "start")
+        name, theta = ("start" if path == os.fspath(start) else os.fspath(start)), Theta.read(path)
     directory = _core.path_of(out, "out")
 
     def tell(phase: str, done: float, seconds_left: float | None) -> None:

@@ -62,6 +62,14 @@ std::string ReadFirstLabels(const std::string& directory, const std::string& pre
   return digits;
 }
 
+// The set of which the labels in this file begin so; empty if it is none of the known.
+std::string SetThatBegins(const std::string& digits, const char* FirstLabels::*file) {
+  for (const FirstLabels& labels : kFirstLabels) {
+    if (digits.starts_with(labels.*file)) return labels.set;
+  }
+  return "";
+}
+
 }  // namespace
 
 IdxFile ReadIdx(const std::string& path, int rank) {
@@ -98,12 +106,14 @@ IdxFile ReadIdx(const std::string& path, int rank) {
 }
 
 std::string NameOfIdxSet(const std::string& directory) {
-  const std::string train = ReadFirstLabels(directory, "train");
-  const std::string test = ReadFirstLabels(directory, "t10k");
-  for (const FirstLabels& labels : kFirstLabels) {
-    if (train.starts_with(labels.train) || test.starts_with(labels.test)) return labels.set;
-  }
-  return "";
+  const std::string train = SetThatBegins(ReadFirstLabels(directory, "train"), &FirstLabels::train);
+  const std::string test = SetThatBegins(ReadFirstLabels(directory, "t10k"), &FirstLabels::test);
+  Require(
+      train.empty() || test.empty() || train == test,
+      "{}: by their first labels train-labels-idx1-ubyte is of {} and t10k-labels-idx1-ubyte of "
+      "{}; wanted the files of one set",
+      directory, train, test);
+  return train.empty() ? test : train;
 }
 
 RawImages ReadImageDirectory(const std::string& directory) {

@@ -321,12 +321,14 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("isa")) {
     PinIsa((*values)["isa"].as<std::string>());
   }
-  if (tiles && (values->contains("estimators") || values->contains("device"))) {
-    throw UsageError("bench: --estimators and --device do not go with tiles");
+  for (const char* option : {"estimators", "device", "threads"}) {
+    if (tiles && values->contains(option)) {
+      throw UsageError(fmt::format("bench: --{} does not go with tiles", option));
+    }
   }
   if (values->contains("estimators")) return BenchEstimatorsCommand(*values, bench.threads);
-  for (const char* option : {"theta", "windows", "out"}) {
-    if (values->contains(option)) {
+  for (const char* option : {"theta", "runs", "windows", "out"}) {
+    if (values->contains(option) && !(*values)[option].defaulted()) {
       throw UsageError(fmt::format("bench: --{} goes with --estimators", option));
     }
   }

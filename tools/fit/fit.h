@@ -49,7 +49,8 @@ struct FitResult {
 //    trainings of 3. leave; where that is less than 10 updates, the search gets all.
 // 2. Tries seven multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
 //    quarter as long, and likewise with Adam's directions in place of the start's.
-// 3. Searches in whole trainings, one a trial, or up to 8 where there is time for 140 such trials:
+// 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
+// trials:
 //    rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of 2., one
 //    of the weight decay, and the momentum of the directions. A round for each kind of directions,
 //    then rounds for the kind of the best trial.

@@ -31,6 +31,9 @@ void CheckFitRequest(const FitRequest& request) {
           kFewestFitSeeds, request.seeds);
   Require(request.minutes || (request.updates && request.trials),
           "fit: wanted minutes, or both updates and trials, to know when to end");
+  Require(!(request.minutes && request.updates && request.trials),
+          "fit: wanted minutes, or both updates and trials, got all three: minutes would change "
+          "nothing");
   Require(!request.minutes || (*request.minutes > 0 && std::isfinite(*request.minutes)),
           "fit: minutes must be above 0, got {}", request.minutes.value_or(0));
   Require(request.updates.value_or(0) >= 0, "fit: updates must be at least 0, got {}",

@@ -36,8 +36,7 @@ int64_t Finalists(int64_t trials) {
 
 std::string WithAdamName(const std::string& start) { return start + ", Adam's directions"; }
 
-// --- What was measured
-// ----------------------------------------------------------------------------
+// --- What was measured ---------------------------------------------------------------------------
 
 double FitPlan::TrainingSeconds(const std::string& name) const {
   return record_.measured->training.at(name);
@@ -76,7 +75,9 @@ double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
 double FitPlan::Slowdown() const {
   double expected = 0;
   double taken = 0;
-  if (record_.steps) {
+  // Short trainings, whose judging takes as long as that of whole ones, say something only as long
+  // as there are no others.
+  if (record_.steps && !record_.search) {
     expected += SecondsOf(*record_.steps, 1) / kMultiplierPart;
     taken += record_.steps->seconds;
   }
@@ -93,8 +94,7 @@ double FitPlan::Slowdown() const {
   return expected > 0 ? taken / expected : 1;
 }
 
-// --- What phases take
-// -----------------------------------------------------------------------------
+// --- What phases take ----------------------------------------------------------------------------
 
 double FitPlan::StepSizesSeconds() const {
   if (record_.steps) return record_.steps->seconds;
@@ -125,23 +125,17 @@ double FitPlan::JudgingSeconds() const {
   return seconds * Slowdown();
 }
 
-// Of all that is not judging, where fitting is one: rivals leave threads idle.
-double FitPlan::Shares() const {
-  double shares = 1;
-  for (const Baseline& rival : FitRivals()) {
-    shares += TrialSeconds(rival.name) / TrainingSeconds(rival.name);
-  }
-  return shares;
-}
+// Of all that is not judging: fitting is one, and each rival is tuned as long.
+double FitPlan::Shares() const { return 1 + static_cast<double>(FitRivals().size()); }
 
 // That the minutes give to fitting, measuring included.
-double FitPlan::FittingSeconds() const {
+double FitPlan::FittingBudget() const {
   return (*request().minutes * kSecondsPerMinute - JudgingSeconds()) / Shares();
 }
 
 // That the minutes give to the search, done and to come.
-double FitPlan::SearchSeconds() const {
-  return FittingSeconds() - record_.measured->seconds - StepSizesSeconds() -
+double FitPlan::SearchBudget() const {
+  return FittingBudget() - record_.measured->seconds - StepSizesSeconds() -
          FinalSeconds(Searched() + kTrialsPerRound) - MetaSeconds();
 }
 
@@ -149,15 +143,14 @@ int64_t FitPlan::Searched() const {
   return record_.search ? std::ssize(record_.search->trials) : 0;
 }
 
-// --- Decisions
-// ------------------------------------------------------------------------------------
+// --- Decisions -----------------------------------------------------------------------------------
 
 void FitPlan::RequireTime() const {
   const int64_t fewest = Kinds() * kTrialsPerRound;
   const double training = TrainingSeconds(request().start);
   const double least = record_.measured->seconds + StepSizesSeconds() + FinalSeconds(fewest) +
                        TrialSeconds(request().start) * static_cast<double>(fewest);
-  Require(FittingSeconds() >= least,
+  Require(FittingBudget() >= least,
           "fit: a training of {} steps takes {:.3g} s here, so that {} minutes are too few: give "
           "at least {}, or fewer steps ({})",
           request().steps, training, *request().minutes,
@@ -166,11 +159,11 @@ void FitPlan::RequireTime() const {
 }
 
 bool FitPlan::MayMetaTrain() const {
-  return UpdateSeconds() * kFewestUpdates / kLargestGain <= FittingSeconds() / 2;
+  return UpdateSeconds() * kFewestUpdates / kLargestGain <= FittingBudget() / 2;
 }
 
 int64_t FitPlan::UpdatesBesideSearch() const {
-  const double left = SearchSeconds() - CandidateSeconds();  // nothing is planned yet
+  const double left = SearchBudget() - CandidateSeconds();  // nothing is planned yet
   const double enough = kEnoughTrials * kEnoughSeeds * TrialSeconds(request().start);
   const double updates = (left - std::min(left / 2, enough)) / UpdateSeconds();
   return updates < kFewestUpdates
@@ -179,7 +172,7 @@ int64_t FitPlan::UpdatesBesideSearch() const {
 }
 
 int64_t FitPlan::UpdatesLeft() const {
-  const double left = FittingSeconds() - record_.FittingSeconds() - CandidateSeconds();
+  const double left = FittingBudget() - record_.FittingSeconds() - CandidateSeconds();
   return static_cast<int64_t>(std::clamp(left / UpdateSeconds(),
                                          static_cast<double>(kFewestUpdates),
                                          static_cast<double>(kMostUpdates)));
@@ -187,7 +180,7 @@ int64_t FitPlan::UpdatesLeft() const {
 
 int64_t FitPlan::SearchSeeds() const {
   if (request().trials) return 1;
-  const double trials = SearchSeconds() / TrialSeconds(request().start);
+  const double trials = SearchBudget() / TrialSeconds(request().start);
   return static_cast<int64_t>(
       std::clamp(std::floor(trials / kEnoughTrials), 1.0, static_cast<double>(kEnoughSeeds)));
 }
@@ -207,7 +200,7 @@ int64_t FitPlan::NextRound() const {
   } else {
     const double trial = SearchTrialSeconds();
     const double taken = record_.search ? record_.search->seconds : 0;
-    const double in_time = std::min((SearchSeconds() - taken) / trial, 1.0 * kMostTrials);
+    const double in_time = std::min((SearchBudget() - taken) / trial, 1.0 * kMostTrials);
     more =
         std::max(static_cast<int64_t>(std::floor(in_time)), Kinds() * kTrialsPerRound - searched);
   }
@@ -227,11 +220,12 @@ double FitPlan::SearchShare(int64_t more) const {
 FitPlan::Tuning FitPlan::TuningOf(const std::string& rival) const {
   if (request().trials) return {.trials = *request().trials};
   const double fitting =
-      record_.candidates ? record_.FittingSeconds() : std::max(FittingSeconds(), 0.0);
+      record_.candidates ? record_.FittingSeconds() : std::max(FittingBudget(), 0.0);
   const double trainings = std::ceil(fitting / (TrainingSeconds(rival) * Slowdown()));
   const double seeds = std::clamp(std::ceil(trainings / kMostTunedTrials), 1.0,
                                   static_cast<double>(kMostTuningSeeds));
-  const double trials = std::clamp(std::ceil(trainings / seeds), static_cast<double>(kFewestTrials),
+  const double trial = TrialSeconds(rival, static_cast<int64_t>(seeds)) * Slowdown();
+  const double trials = std::clamp(std::ceil(fitting / trial), static_cast<double>(kFewestTrials),
                                    static_cast<double>(kMostTunedTrials));
   return {.trials = static_cast<int64_t>(trials), .seeds = static_cast<int64_t>(seeds)};
 }
@@ -239,7 +233,7 @@ FitPlan::Tuning FitPlan::TuningOf(const std::string& rival) const {
 // Of the search, done and to come.
 double FitPlan::ExpectedSearch() const {
   if (record_.bases) return record_.search->seconds;
-  if (!request().trials) return std::max(SearchSeconds(), 0.0);
+  if (!request().trials) return std::max(SearchBudget(), 0.0);
   return TrialSeconds(request().start) * static_cast<double>(*request().trials);
 }
 
@@ -259,10 +253,10 @@ std::vector<std::pair<FitStage, double>> FitPlan::Stages() const {
   }
   for (const Baseline& rival : FitRivals()) {
     const Tuning tuning = TuningOf(rival.name);
-    const auto trials = static_cast<double>(tuning.trials * tuning.seeds);
-    stages.emplace_back(
-        FitStage{FitPhase::kJudging, rival.name},
-        trials * TrialSeconds(rival.name) * Slowdown() + seeds * TrainingSeconds(rival.name));
+    const double trials =
+        static_cast<double>(tuning.trials) * TrialSeconds(rival.name, tuning.seeds) * Slowdown();
+    stages.emplace_back(FitStage{FitPhase::kJudging, rival.name},
+                        trials + seeds * TrainingSeconds(rival.name));
   }
   return stages;
 }

@@ -76,8 +76,8 @@ class FitPlan {
   double Slowdown() const;
   double JudgingSeconds() const;
   double Shares() const;
-  double FittingSeconds() const;
-  double SearchSeconds() const;
+  double FittingBudget() const;
+  double SearchBudget() const;
   double SearchTrialSeconds() const;
   int64_t Kinds() const;
   int64_t Searched() const;

@@ -110,7 +110,7 @@ struct FitContender {
 
 // The file fit.json of a fit's directory: what it was asked for, and what it has found so far.
 struct FitRecord {
-  static constexpr const char* kFormat = "lopt fit 1";  // the first key of the file
+  static constexpr const char* kFormat = "lopt fit 2";  // the first key of the file
 
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program

@@ -54,7 +54,7 @@ std::optional<FitSearch> TryCandidates(FitContext* fit, std::vector<FitTrial> tr
       [&](double done) { fit->tell(plan.stage, plan.share_before + plan.share * done); });
   if (losses.empty()) return std::nullopt;
   for (size_t i = 0; i < trials.size(); ++i) {
-    if (std::isfinite(losses[i])) trials[i].loss = losses[i];
+    trials[i].loss = std::isfinite(losses[i]) ? std::optional(losses[i]) : std::nullopt;
   }
   const auto best = std::ranges::min_element(losses) - losses.begin();
   return FitSearch{.seconds = FitSecondsSince(start), .trials = std::move(trials), .best = best};
@@ -218,7 +218,6 @@ bool TryBases(FitContext* fit) {
   for (const size_t i : FinalistsOf(*record.search)) {
     FitTrial& trial = trials.emplace_back(record.search->trials[i]);
     trial.name = kSearched;
-    trial.loss = {};
     candidates.push_back(MakeCandidate(fit->directory.start(), trial));
   }
   const auto found = TryCandidates(fit, trials, candidates,

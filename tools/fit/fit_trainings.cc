@@ -55,11 +55,11 @@ std::vector<double> FitTrainings::Losses(const Rules& rules, int64_t steps, int6
 }
 
 FitTrainings::Measured FitTrainings::MeasureOnce(const UpdateRule& rule, int64_t steps,
-                                                 int64_t measured, Key key) {
-  std::vector<TrainingCurve> curves(static_cast<size_t>(threads_));
+                                                 int64_t measured, int64_t trainings, Key key) {
+  std::vector<TrainingCurve> curves(static_cast<size_t>(trainings));
   const auto start = SteadyClock::now();
   ThreadPool(threads_).Run([&] {
-    ParallelFor(threads_, [&](int64_t i) {
+    ParallelFor(trainings, [&](int64_t i) {
       WorkspacePool::Lease scratch(workspaces_);
       curves[static_cast<size_t>(i)] =
           TrainTask(*task_, rule, {&measured, 1}, Split::kInnerValid,
@@ -71,22 +71,27 @@ FitTrainings::Measured FitTrainings::MeasureOnce(const UpdateRule& rule, int64_t
   for (const TrainingCurve& curve : curves) training += curve.seconds / threads_;
   const double judging = std::max(0.0, all.spent - training);
   const double longer = static_cast<double>(steps) / static_cast<double>(measured);
-  all.seconds = (training * longer + judging) / threads_;
+  all.seconds = (training * longer + judging) / static_cast<double>(trainings);
   all.curve = std::move(curves.front());
   return all;
 }
 
 FitTrainings::Speed FitTrainings::Measure(const UpdateRule& rule, int64_t steps, Key key) {
-  constexpr double kEnoughSeconds = 0.3;
+  constexpr double kEnoughSeconds = 0.2;
   constexpr int64_t kLonger = 4;
   int64_t measured = std::min(kMeasuredSteps, steps);
-  Measured last = MeasureOnce(rule, steps, measured, key);
+  int64_t trainings = threads_;
+  Measured last = MeasureOnce(rule, steps, measured, trainings, key);
   const auto positive = [](float loss) { return loss > 0; };
   const bool all_positive =
       positive(last.curve.judged[0].loss) && std::ranges::all_of(last.curve.train_loss, positive);
-  while (last.spent < kEnoughSeconds && measured < steps) {
-    measured = std::min(steps, kLonger * measured);
-    last = MeasureOnce(rule, steps, measured, key);
+  while (last.spent < kEnoughSeconds) {
+    if (measured < steps) {
+      measured = std::min(steps, kLonger * measured);
+    } else {
+      trainings *= kLonger;
+    }
+    last = MeasureOnce(rule, steps, measured, trainings, key);
   }
   return {.seconds = last.seconds, .positive_loss = all_positive};
 }

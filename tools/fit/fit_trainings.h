@@ -35,21 +35,22 @@ class FitTrainings {
     double seconds = 0;          // of a training of `steps`, where many keep all threads busy
     bool positive_loss = false;  // whether all losses of a short one were above 0
   };
-  // Measured by as many trainings at once as there are threads, which are made longer until they
-  // take a third of a second or all steps. The losses are those of a training of kMeasuredSteps,
-  // whatever the clock says. `stop` is not looked at.
+  // Measured by as many trainings at once as there are threads, which are made longer, and then
+  // more, until they take a fifth of a second. The losses are those of a training of
+  // kMeasuredSteps, whatever the clock says. `stop` is not looked at.
   static constexpr int64_t kMeasuredSteps = 5;
   Speed Measure(const UpdateRule& rule, int64_t steps, Key key);
 
  private:
-  // The seconds of a training of `steps` by trainings of `measured`, those that these took, and the
-  // first of them.
+  // The seconds of a training of `steps` by so many trainings of `measured`, those that these took,
+  // and the first of them.
   struct Measured {
     double seconds = 0;
     double spent = 0;
     TrainingCurve curve = {};
   };
-  Measured MeasureOnce(const UpdateRule& rule, int64_t steps, int64_t measured, Key key);
+  Measured MeasureOnce(const UpdateRule& rule, int64_t steps, int64_t measured, int64_t trainings,
+                       Key key);
 
   std::shared_ptr<const TaskFamily> task_;
   int threads_;

@@ -17,6 +17,7 @@
 #include "lopt/base/print.h"
 #include "lopt/evaluation/predictions.h"
 #include "lopt/learner/train/trained_model.h"
+#include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/predict/prediction_files.h"
@@ -113,7 +114,7 @@ int PredictCommand(const std::vector<std::string>& arguments) {
   if (out) RequireOther(model, "out", *out);
   if (picture) RequireOther(model, "picture", *picture);
   Workspace scratch;
-  const std::string who = fmt::format("{} ({})", *run, model.config.task.Type());
+  const std::string who = fmt::format("{} ({})", *run, TaskLabel(model.config.task));
   const Predictions predictions =
       Predict(who, *model.task, model.task_config, model.params, model.model_state, split, scratch);
   const int64_t count = predictions.rows();
@@ -130,7 +131,7 @@ int PredictCommand(const std::vector<std::string>& arguments) {
     PrintOut("{}\n", PredictionsJson(*run, ToString(split), predictions, rows));
     return kExitDone;
   }
-  PrintOut("{} after {} updates, on {}: {} rows of {} classes\n\n", model.config.task.Type(),
+  PrintOut("{} after {} updates, on {}: {} rows of {} classes\n\n", TaskLabel(model.config.task),
            model.config.steps, ToString(split), count, predictions.classes);
   PrintPredictions(predictions, asked.value_or(RowRange{.last = std::min(count, kListedRows)}));
   std::string written;

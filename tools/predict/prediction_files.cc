@@ -16,6 +16,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/pictures.h"
 #include "lopt/base/png.h"
+#include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tools/projector.h"
 
 namespace lopt {
@@ -53,7 +54,7 @@ void WritePicture(const std::string& path, const TrainedModel& model, Split spli
   }
   const auto pictures = PicturesOf(model, ExamplesOf(model, split, drawn), scratch);
   Require(pictures.has_value(), "--picture: the task {} shows no pictures",
-          model.config.task.Type());
+          TaskLabel(model.config.task));
   const Bitmap sheet = MakeGrid(WithCaptions(pictures.value(), captions), 5, 4, 2);
   WriteTextFile(path, EncodePng(sheet));
 }
@@ -69,7 +70,7 @@ void WriteProjector(const std::string& directory, const std::string& who, const 
                           p.Class(row) == p.labels[row] ? "yes" : "no", row);
   }
   WriteProjection(directory,
-                  {.name = fmt::format("{} {}", model.config.task.Type(), ToString(split)),
+                  {.name = fmt::format("{} {}", TaskLabel(model.config.task), ToString(split)),
                    .points = range.last - range.first,
                    .features = features,
                    .labels = std::move(labels),
