@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "lopt/base/dispatch.h"
 #include "lopt/base/error.h"
@@ -106,6 +108,17 @@ void CheckTiles(const std::string& name, const TileLayer& layer, int64_t paramet
   }
 }
 
+// Throws Error if the layer has other bits with the stores of the other pace, which it is run with.
+void CheckPace(const std::string& name, TileLayer layer, int64_t parameters) {
+  const std::span<const float> out(layer.out, static_cast<size_t>(kTileUnits * parameters));
+  const std::vector<float> wanted(out.begin(), out.end());
+  layer.paced = !layer.paced;
+  LOPT_DISPATCH(RunLayer)(layer);
+  Require(std::ranges::equal(out, wanted),
+          "bench: {} on {} depends on when a tile is stored, which must change no bit", name,
+          CurrentIsa());
+}
+
 Workload TileWorkload(const std::string& name, TileShape shape, int64_t inputs, bool paced) {
   struct Data {
     Workspace memory;
@@ -133,6 +146,7 @@ Workload TileWorkload(const std::string& name, TileShape shape, int64_t inputs, 
               [=] {
                 run();
                 CheckTiles(name, data->layer, parameters);
+                CheckPace(name, data->layer, parameters);
               },
           .call = run};
 }
