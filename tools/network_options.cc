@@ -20,7 +20,8 @@ void AddNetworkOptions(po::options_description* options) {
   add("tls-ca", po::value<std::string>()->value_name("FILE"),
       "Certificates of the authorities that sign the other side's (PEM).");
   add("insecure",
-      "Do without a token, unless --token-file names one, and without TLS between machines: whoever "
+      "Do without a token, unless --token-file names one, and without TLS between machines: "
+      "whoever "
       "reaches the port can read and change the job.");
 }
 

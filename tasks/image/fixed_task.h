@@ -25,7 +25,8 @@ struct FixedTaskOptions {
 // defaults); of any other type, the config itself. Throws Error as ReadOptions does.
 Config StandsFor(const Config& task);
 
-// What metrics and messages call a task: a FixedTask by its name, any other by its type. Throws likewise.
+// What metrics and messages call a task: a FixedTask by its name, any other by its type. Throws
+// likewise.
 std::string TaskLabel(const Config& task);
 
 // The family of StandsFor. Throws Error that names the data set if there is no data directory or it
