@@ -21,8 +21,7 @@ void AddNetworkOptions(po::options_description* options) {
       "Certificates of the authorities that sign the other side's (PEM).");
   add("insecure",
       "Do without a token, unless --token-file names one, and without TLS between machines: "
-      "whoever "
-      "reaches the port can read and change the job.");
+      "whoever reaches the port can read and change the job.");
 }
 
 NetworkOptions ReadNetworkOptions(const po::variables_map& values, const std::string& address) {
