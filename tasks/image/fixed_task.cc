@@ -124,7 +124,7 @@ std::string TaskLabel(const Config& task) {
 std::shared_ptr<const TaskFamily> MakeFixedTask(const FixedTaskOptions& options,
                                                 const TaskResources& resources) {
   const FixedTaskEntry& entry = EntryOf(options);
-  const std::string directory = resources.UseDataDir();
+  const std::string& directory = resources.UseDataDir();
   Require(!directory.empty(), "FixedTask: {} trains on {}, which is read from a directory ({})",
           entry.name, entry.data, KeyWords("data_dir"));
   if (std::string_view(entry.data).ends_with("MNIST")) {

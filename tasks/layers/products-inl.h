@@ -137,7 +137,11 @@ HWY_INLINE void MulAddRows(const Element& a, const float* panel, Tile<kR, kV>* t
 // Where kR rows from `row` on begin, at a column.
 template <int kR, class Left>
 struct RowStarts {
-  static constexpr int kKnown = Left::kStride == 0 ? kR : 1;
+  static constexpr int Known() {
+    if (Left::kStride != 0) return 1;
+    return kR;
+  }
+  static constexpr int kKnown = Known();
   HWY_INLINE RowStarts(const Left& a, int64_t row, int64_t column) {
     HWY_UNROLL(16)
     for (int r = 0; r < kKnown; ++r) starts[r] = a.At(row + r, column);
