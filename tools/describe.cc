@@ -30,6 +30,7 @@
 #include "lopt/tools/commands.h"
 #include "lopt/tools/describe_data.h"
 #include "lopt/tools/describe_task.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 
