@@ -10,9 +10,8 @@ struct NetworkFiles {
   std::optional<std::string> token = {};        // --token-file: the text that both know
   std::optional<std::string> certificate = {};  // --tls-cert: of this side (PEM)
   std::optional<std::string> key = {};          // --tls-key: of the certificate
-  std::optional<std::string> authorities =
-      {};                 // --tls-ca: have signed the other side's certificate
-  bool insecure = false;  // --insecure: whoever reaches the port may do anything
+  std::optional<std::string> authorities = {};  // --tls-ca: who signed the other's certificate
+  bool insecure = false;                        // --insecure: whoever reaches the port may do all
 };
 
 }  // namespace lopt

@@ -6,8 +6,8 @@
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_comparison.h"
 #include "lopt/tools/fit/fit_meta.h"
+#include "lopt/tools/fit/fit_parts.h"
 #include "lopt/tools/fit/fit_plan.h"
-#include "lopt/tools/fit/fit_search.h"
 
 namespace lopt {
 namespace {

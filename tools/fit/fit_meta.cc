@@ -8,8 +8,8 @@
 #include "lopt/base/file.h"
 #include "lopt/base/options.h"
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tools/fit/fit_parts.h"
 #include "lopt/tools/fit/fit_plan.h"
-#include "lopt/tools/fit/fit_search.h"
 
 namespace lopt {
 namespace {

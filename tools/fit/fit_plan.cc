@@ -100,7 +100,7 @@ double FitPlan::StepSizesSeconds() const {
   if (record_.steps) return record_.steps->seconds;
   double seconds = TrialSeconds(request().start);
   if (Kinds() > 1) seconds += TrialSeconds(WithAdamName(request().start));
-  return seconds * static_cast<double>(kMultiplierRounds * kTrialsPerRound) / kMultiplierPart;
+  return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
 }
 
 // Of one candidate's trainings that decide.
@@ -190,7 +190,7 @@ int64_t FitPlan::NextRound() const {
   if (searched % kTrialsPerRound != 0) return 0;  // only the last round is shorter
   int64_t more = 0;
   if (request().trials) {
-    const int64_t short_ones = Kinds() * kMultiplierRounds * kTrialsPerRound / kMultiplierPart;
+    const int64_t short_ones = Kinds() * kTrialsPerRound / kMultiplierPart;
     int64_t all = *request().trials;
     while (all > kFewestTrials &&
            all + short_ones + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {

@@ -14,9 +14,9 @@ namespace lopt {
 inline constexpr int64_t kFewestTrials = 2;
 inline constexpr int64_t kMostTrials = 10000;
 
-// Multipliers of steps, for each kind of directions.
-inline constexpr int64_t kMultiplierRounds = 1;
-inline constexpr int64_t kMultiplierPart = 4;  // of the steps of a training
+// Multipliers of steps are tried in trainings of this part of the steps: one round of
+// kTrialsPerRound for each kind of directions.
+inline constexpr int64_t kMultiplierPart = 4;
 // Whole trainings that decide, for each seed of the search.
 inline constexpr int64_t kCandidateSeeds = 3;
 

@@ -1,5 +1,3 @@
-#include "lopt/tools/fit/fit_search.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +11,7 @@
 #include "lopt/evaluation/trials.h"
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_meta.h"
+#include "lopt/tools/fit/fit_parts.h"
 #include "lopt/tools/fit/fit_plan.h"
 
 namespace lopt {
@@ -156,25 +155,20 @@ bool TryStepSizes(FitContext* fit) {
   fit->tell(stage, 0);
   const std::vector<TunedHyperparameter> tuned = {
       {.name = kStepMultiplier, .lowest = 1. / 32, .highest = 32}};
+  const std::vector<std::vector<double>> round = NextTrials(tuned, {});
   const std::vector<bool> kinds = KindsOf(fit->directory.start());
   FitTrainingPlan plan{.stage = stage,
                        .steps = fit->request().steps / kMultiplierPart,
                        .draw = FitDraw::kMultiplier,
-                       .share = 1.0 / static_cast<double>(kMultiplierRounds * std::ssize(kinds))};
+                       .share = 1.0 / static_cast<double>(kinds.size())};
   FitSearch all;
   for (const bool adam : kinds) {
-    for (int64_t round = 0; round < kMultiplierRounds; ++round) {
-      std::vector<TunedTrial> tried;
-      for (const FitTrial& trial : TrialsOfKind(all, adam)) {
-        tried.push_back({.values = {trial.multiplier}, .loss = LossOf(trial)});
-      }
-      std::vector<FitTrial> trials;
-      for (const std::vector<double>& values : NextTrials(tuned, tried)) {
-        trials.push_back({.adam = adam, .multiplier = values.front()});
-      }
-      if (!AddTrials(fit, trials, plan, &all)) return false;
-      plan.share_before += plan.share;
+    std::vector<FitTrial> trials;
+    for (const std::vector<double>& values : round) {
+      trials.push_back({.adam = adam, .multiplier = values.front()});
     }
+    if (!AddTrials(fit, trials, plan, &all)) return false;
+    plan.share_before += plan.share;
   }
   record.steps = std::move(all);
   fit->directory.Save();
