@@ -35,4 +35,10 @@ void DrawBatch(const DataRows& data, Split split, Key key, const EpisodeStep& at
   }
 }
 
+void VisitSampling(FieldVisitor& v, Sampling* sampling) {
+  v.Choice("sampling", sampling, kSamplings,
+           "How batches are drawn: \"replacement\" takes any example each time, \"epoch\" goes "
+           "through all in a new order again and again.");
+}
+
 }  // namespace lopt

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lopt/base/fields.h"
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/task_family.h"
@@ -15,5 +16,8 @@ namespace lopt {
 // beginning fills up the last batch. Throws Error if the split has no rows.
 void DrawBatch(const DataRows& data, Split split, Key key, const EpisodeStep& at,
                Workspace& scratch, std::span<int32_t> examples);
+
+// The option "sampling" of families that draw batches so.
+void VisitSampling(FieldVisitor& v, Sampling* sampling);
 
 }  // namespace lopt

@@ -12,6 +12,7 @@
 #include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/image/parametric_image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/table/table_mlp.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tasks/wrappers/delayed_gradients.h"
 #include "lopt/tasks/wrappers/es_task.h"
@@ -130,6 +131,11 @@ TaskTypes BuiltIn() {
   types.Add<FixedTaskOptions>(
       "FixedTask", "A task of google/learned_optimization's tasks/fixed on the data of its name.",
       MakeFixedTask);
+  types.Add<TableMlpOptions>(
+      "TableMLP", "A multilayer perceptron on a table that is drawn: regression or classes.",
+      [](const TableMlpOptions& options, const TaskResources& resources) {
+        return std::make_shared<TableMlp>(options, GetTable(options.table, resources));
+      });
   AddWrappers(&types);
   torch_types::AddAll(&types);
   return types;

@@ -8,7 +8,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/tasks/image/image_autoencoder.h"
-#include "lopt/tasks/image/image_autoencoder_kernel.h"
+#include "lopt/tasks/image/squared_error_kernel.h"
 #include "tests/image_rows.h"
 #include "tests/reference/image_autoencoder_reference.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("The kernel agrees with the plain loops for images and layers of any s
           CAPTURE(examples);
           CAPTURE(isa);
           PinIsa(isa);
-          CHECK(AutoencoderLoss(shape, evaluation, scratch) ==
+          CHECK(SquaredErrorLoss(shape, evaluation, scratch) ==
                 doctest::Approx(reference).epsilon(1e-6));
           float worst = 0;
           for (size_t i = 0; i < gradient.size(); ++i) {
@@ -96,8 +96,8 @@ TEST_CASE("Params of zero give grey, whose loss is known") {
   const std::vector<float> params(shape.params());
   std::vector<float> gradient(shape.params());
   Workspace scratch;
-  CHECK(AutoencoderLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient},
-                        scratch) == doctest::Approx((0.25 + 0.25 + 0 + 0.0625) / 4));
+  CHECK(SquaredErrorLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient},
+                         scratch) == doctest::Approx((0.25 + 0.25 + 0 + 0.0625) / 4));
   // 2 (1/2 - x) 1/4 / 4 for each output's bias.
   CHECK(gradient[18] == doctest::Approx(0.0625));
   CHECK(gradient[19] == doctest::Approx(-0.0625));

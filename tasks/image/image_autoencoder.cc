@@ -1,7 +1,7 @@
 #include "lopt/tasks/image/image_autoencoder.h"
 
 #include "lopt/base/options.h"
-#include "lopt/tasks/image/image_autoencoder_kernel.h"
+#include "lopt/tasks/image/squared_error_kernel.h"
 #include "lopt/tasks/image/mlp_parts.h"
 #include "lopt/tasks/layers/network_init.h"
 
@@ -58,7 +58,7 @@ MlpEvaluation ImageAutoencoder::EvaluationOf(const TaskEvaluation& e, int64_t ro
 
 void ImageAutoencoder::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   for (int64_t row = 0; row < e.rows; ++row) {
-    e.losses[row] = AutoencoderLoss(shape_, EvaluationOf(e, row), scratch);
+    e.losses[row] = SquaredErrorLoss(shape_, EvaluationOf(e, row), scratch);
   }
 }
 
@@ -67,7 +67,7 @@ std::vector<Pictures> ImageAutoencoder::DoShow(const TaskEvaluation& e, Workspac
   std::vector<Pictures> shown = BatchPictures(*data_, evaluation.batch);
   Pictures reconstruction = shown[0];
   reconstruction.name = "reconstruction";
-  Reconstruct(shape_, evaluation, reconstruction.pixels, scratch);
+  MlpOutputs(shape_, evaluation, reconstruction.pixels, scratch);
   shown.push_back(std::move(reconstruction));
   return shown;
 }

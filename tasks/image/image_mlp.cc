@@ -1,6 +1,5 @@
 #include "lopt/tasks/image/image_mlp.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lopt/base/options.h"
@@ -42,10 +41,7 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   images.Visit(v);
   v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
-  v.Choice("norm", &norm, kNorms,
-           "What comes before the activation: nothing, or each example's units or each unit's "
-           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
-           "learned.");
+  VisitNorm(v, &norm);
   VisitAugment(v, &augment);
 }
 
@@ -59,12 +55,8 @@ void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample
 
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
                       std::span<float> model_state) const {
+  InitMlpStatistics(model_state_layout(), model_state);
   images_.Init(model_state);
-  for (const LayoutEntry& entry : model_state_layout().entries()) {
-    if (entry.offset < images_.model_state_layout().size()) continue;
-    const float start = entry.name.ends_with("/variance") ? 1 : 0;
-    std::ranges::fill(model_state.subspan(entry.offset, entry.size), start);
-  }
   InitNetwork(params_layout(), key, params);
 }
 

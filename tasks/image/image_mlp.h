@@ -14,9 +14,6 @@
 
 namespace lopt {
 
-inline constexpr Named<Norm> kNorms[] = {
-    {Norm::kNone, "none"}, {Norm::kLayer, "layer"}, {Norm::kBatch, "batch"}};
-
 struct ImageMlpOptions {
   ImageOptions images = {};
   std::vector<int64_t> hidden = {32};

@@ -71,10 +71,7 @@ HWY_EXPORT(RunPass);
 }  // namespace
 
 ClassifierResult MlpLoss(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
-  // The statistics of a batch need all of it.
-  const bool whole = shape.norm == Norm::kBatch && e.train;
-  const int64_t most = whole ? std::max(kMaxExamples, std::ssize(e.batch.examples)) : kMaxExamples;
-  return SumOverParts(e.batch, most, scratch, [&](const BatchPart& part) {
+  return SumOverParts(e.batch, MostExamplesOfPass(shape, e), scratch, [&](const BatchPart& part) {
     return LOPT_DISPATCH(RunPass)(MakeMlpPass(shape, e, part), scratch);
   });
 }

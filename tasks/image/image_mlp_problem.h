@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
 #include "lopt/tasks/image/image_batch.h"
 #include "lopt/tasks/layers/activation.h"
 
@@ -13,6 +15,11 @@ namespace lopt {
 // sqrt(variance + kNormEpsilon) scale + offset, with the mean and the variance of an example's
 // units (layer) or of a unit over the batch (batch).
 enum class Norm { kNone, kLayer, kBatch };
+
+inline constexpr Named<Norm> kNorms[] = {
+    {Norm::kNone, "none"}, {Norm::kLayer, "layer"}, {Norm::kBatch, "batch"}};
+// Of an option "norm".
+void VisitNorm(FieldVisitor& v, Norm* norm);
 
 // Those of haiku and PyTorch.
 constexpr double kNormEpsilon = 1e-5;
@@ -39,6 +46,13 @@ struct MlpShape {
   }
 };
 
+// What the squared error compares.
+struct MlpTargets {
+  // Where an example's targets begin in its row. 0: the network gives its inputs back.
+  int64_t at = 0;
+  bool sigmoid = true;  // the outputs are sigmoids of the last linear layer's
+};
+
 // What to evaluate of a network, and where the gradient goes.
 struct MlpEvaluation {
   Activation activation = Activation::kRelu;
@@ -49,6 +63,7 @@ struct MlpEvaluation {
   std::span<float> statistics = {};
   bool train = true;
   ImageBatch batch;
+  MlpTargets targets = {};         // of the squared error alone
   std::span<float> gradient = {};  // out; empty: not wanted
   std::span<float> logits = {};    // [examples, classes], out; empty: not wanted
 };

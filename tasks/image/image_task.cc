@@ -12,6 +12,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/batch_rows.h"
 #include "lopt/tasks/data/cifar.h"
 #include "lopt/tasks/data/coloured_glyphs.h"
 #include "lopt/tasks/data/data_checksums.h"
@@ -97,9 +98,7 @@ void ImageOptions::VisitSource(FieldVisitor& v) {
   v.Choice("distortion", &distortion, kDistortions,
            "Makes another data set of the same images: bright and dark exchanged, a quarter of the "
            "brightness, noise on every pixel, or a fifth of the train split's labels drawn anew.");
-  v.Choice("sampling", &sampling, kSamplings,
-           "How batches are drawn: \"replacement\" takes any example each time, \"epoch\" goes "
-           "through all in a new order again and again.");
+  VisitSampling(v, &sampling);
 }
 
 RawImages LoadImages(ImageSource source, const std::string& directory, const CsvOptions& csv) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,21 @@ Layout MlpStatistics(const MlpShape& shape) {
     tensors.push_back({fmt::format("mlp/batch_norm_{}/variance", l), {shape.sizes[l + 1]}});
   }
   return Layout(std::move(tensors));
+}
+
+void InitMlpStatistics(const Layout& model_state, std::span<float> start) {
+  for (const LayoutEntry& entry : model_state.entries()) {
+    std::ranges::fill(
+        start.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.size)),
+        entry.name.ends_with("/variance") ? 1.0F : 0.0F);
+  }
+}
+
+void VisitNorm(FieldVisitor& v, Norm* norm) {
+  v.Choice("norm", norm, kNorms,
+           "What comes before the activation: nothing, or each example's units or each unit's "
+           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
+           "learned.");
 }
 
 double MlpFlops(const MlpShape& shape) {

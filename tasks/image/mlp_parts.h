@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lopt/base/layout.h"
@@ -19,6 +20,10 @@ Layout MlpLayout(const MlpShape& shape);
 
 // The running statistics of Norm::kBatch, "mlp/batch_norm_<l>/mean" and "/variance"; else nothing.
 Layout MlpStatistics(const MlpShape& shape);
+
+// Their start: 1 for a variance and 0 for the rest, by the names in the layout of a family's model
+// state. Numbers under other names are 0, too.
+void InitMlpStatistics(const Layout& model_state, std::span<float> start);
 
 // Floating-point operations of the loss and gradient of one example (TaskParts::flops).
 double MlpFlops(const MlpShape& shape);

@@ -12,6 +12,7 @@ struct MlpPass {
   const float* params;
   float* statistics;
   bool train;
+  MlpTargets targets;
   BatchPart part;
   float* gradient;  // null: not wanted
   float* logits;    // of the part, [examples, outputs]; null: not wanted
@@ -23,9 +24,16 @@ inline MlpPass MakeMlpPass(const MlpShape& shape, const MlpEvaluation& e, const 
           .params = e.params.data(),
           .statistics = e.statistics.data(),
           .train = e.train,
+          .targets = e.targets,
           .part = part,
           .gradient = e.gradient.empty() ? nullptr : e.gradient.data(),
           .logits = LogitsOfPart(e.logits, shape.sizes.back(), part)};
+}
+
+// How many examples a pass takes at a time: the statistics of a batch need all of it.
+inline int64_t MostExamplesOfPass(const MlpShape& shape, const MlpEvaluation& e) {
+  const bool whole = shape.norm == Norm::kBatch && e.train;
+  return whole ? std::max(kMaxExamples, std::ssize(e.batch.examples)) : kMaxExamples;
 }
 
 }  // namespace lopt

@@ -5,7 +5,8 @@
 
 namespace lopt {
 
-// AutoencoderLoss (tasks/image/image_autoencoder_kernel.h) in plain loops and double precision.
+// SquaredErrorLoss (tasks/image/squared_error_kernel.h) of an autoencoder in plain loops and double
+// precision.
 float AutoencoderLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
                                Workspace& scratch);
 

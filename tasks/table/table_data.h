@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/fields.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
+
+namespace lopt {
+
+// A table that is drawn: what its columns are and how they depend on each other.
+struct TableOptions {
+  int64_t rows = 1000;                   // of the split train
+  int64_t inputs = 8;                    // columns of numbers
+  std::vector<int64_t> categories = {};  // columns of categories: how many values each has
+  int64_t outputs = 1;                   // numbers to be told from a row; 1 where there are classes
+  int64_t classes = 0;                   // 0: regression
+  double complexity = 1;
+  double noise = 0;
+  double unit_range = 1;
+  int64_t table_seed = 0;
+  void Visit(FieldVisitor& v);
+};
+
+// The rows of a drawn table. Immutable; a function of the options.
+//
+// An input x_i is standard normal. The values v = 0, 1, ... of a category come with probabilities
+// in proportion to 1 / (v + 1). With w, e ~ N(0, 1), phases p uniform on [0, 2 pi) and v_c the
+// value of category c in the row, each output, or each class, has a smooth function of the row,
+//   y = sqrt(2 / 32) sum over j < 32 of sin(p_j + complexity (w_j . x / sqrt(inputs) +
+//                                                             sum over c of e_{c, v_c, j})),
+// of mean 0 and variance 1: random Fourier features (Rahimi and Recht 2007). A target of regression
+// is y + noise N(0, 1); the class of a row is the one with the largest y + noise N(0, 1). The
+// network then sees x_i in units of its own, times unit_range^u with u uniform on [-1, 1), and each
+// category as one number for each of its values, 1 for the row's and 0 for the others.
+class TableData {
+ public:
+  // Rows of each split but train.
+  static constexpr int64_t kHeldOut = 2000;
+
+  // Throws Error as CheckOptions does, and unless there are columns, there are not classes and
+  // several outputs, and the table has at most 2^28 numbers.
+  explicit TableData(const TableOptions& options);
+
+  int64_t features() const { return features_; }
+  // Numbers that a network has to give: outputs or classes.
+  int64_t outputs() const { return outputs_; }
+  int64_t classes() const { return classes_; }  // 0: regression
+  // Row i begins at rows()[i * stride()], 64-byte aligned: its features, zeros up to targets_at(),
+  // its targets where there are no classes, and zeros.
+  const float* rows() const { return rows_.get(); }
+  int64_t stride() const { return stride_; }
+  int64_t targets_at() const { return targets_at_; }
+  // Of rows with classes; else zeros.
+  const uint8_t* labels() const { return labels_.data(); }
+  std::pair<int64_t, int64_t> range(Split split) const {
+    return splits_[static_cast<size_t>(split)];
+  }
+
+ private:
+  struct FreeAligned {
+    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+
+  int64_t features_;
+  int64_t outputs_;
+  int64_t classes_;
+  int64_t targets_at_;
+  int64_t stride_;
+  std::pair<int64_t, int64_t> splits_[4];
+  std::vector<uint8_t> labels_;
+  std::unique_ptr<float[], FreeAligned> rows_;
+};
+
+// The table of such options, made once a run. Throws Error as TableData does.
+std::shared_ptr<const TableData> GetTable(const TableOptions& options,
+                                          const TaskResources& resources);
+
+}  // namespace lopt

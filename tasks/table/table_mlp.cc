@@ -1,0 +1,96 @@
+#include "lopt/tasks/table/table_mlp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lopt/base/options.h"
+#include "lopt/tasks/batch_rows.h"
+#include "lopt/tasks/image/image_mlp_kernel.h"
+#include "lopt/tasks/image/mlp_parts.h"
+#include "lopt/tasks/image/squared_error_kernel.h"
+#include "lopt/tasks/layers/network_init.h"
+
+namespace lopt {
+namespace {
+
+MlpShape TableMlpShape(const TableMlpOptions& options, const TableData& data) {
+  return MakeMlpShape(data.features(), options.hidden, data.outputs(), options.norm);
+}
+
+TaskParts TableMlpParts(const TableMlpOptions& options, const TableData& data) {
+  const MlpShape shape = TableMlpShape(options, data);
+  TaskParts parts{.params = MlpLayout(shape),
+                  .model_state = MlpStatistics(shape),
+                  .classes = data.classes(),
+                  .flops = MlpFlops(shape) * static_cast<double>(options.batch_size)};
+  if (data.classes() > 0) {
+    parts.aux = Layout({{"accuracy", Shape{}}});
+    parts.normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()));
+  } else {
+    parts.normalizer_maximum = 3 * (1 + options.table.noise * options.table.noise);
+  }
+  parts.data.batch_size = options.batch_size;
+  parts.data.sampling = options.sampling;
+  for (const Split split : kSplits) {
+    parts.data.splits[static_cast<size_t>(split)] = data.range(split);
+  }
+  return parts;
+}
+
+}  // namespace
+
+void TableMlpOptions::Visit(FieldVisitor& v) {
+  table.Visit(v);
+  v.Field("batch_size", &batch_size, Between(1, 1000000), "Examples a step.");
+  VisitSampling(v, &sampling);
+  v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
+  v.Choice("activation", &activation, kActivations, "The function between layers.");
+  VisitNorm(v, &norm);
+}
+
+TableMlp::TableMlp(const TableMlpOptions& options, std::shared_ptr<const TableData> data)
+    : TaskFamily(TableMlpParts(CheckOptions("TableMLP", options), *data)),
+      data_(std::move(data)),
+      shape_(TableMlpShape(options, *data_)),
+      activation_(options.activation) {}
+
+void TableMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
+                      std::span<float> model_state) const {
+  InitMlpStatistics(model_state_layout(), model_state);
+  InitNetwork(params_layout(), key, params);
+}
+
+void TableMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const int64_t statistics = model_state_layout().size();
+  const int64_t examples = std::ssize(e.examples) / e.rows;
+  for (int64_t row = 0; row < e.rows; ++row) {
+    const TaskEvaluation of_row = RowOf(e, row);
+    MlpEvaluation evaluation{.activation = activation_,
+                             .params = e.params.subspan(row * size, size),
+                             .statistics = e.model_state.subspan(row * statistics, statistics),
+                             .train = e.split == Split::kTrain,
+                             .batch = {.images = data_->rows(),
+                                       .stride = data_->stride(),
+                                       .labels = data_->labels(),
+                                       .examples = e.examples.subspan(row * examples, examples)},
+                             .targets = {.at = data_->targets_at(), .sigmoid = false},
+                             .gradient = of_row.gradients,
+                             .logits = of_row.answers.logits};
+    if (data_->classes() == 0) {
+      e.losses[row] = SquaredErrorLoss(shape_, evaluation, scratch);
+      continue;
+    }
+    const ClassifierResult result = MlpLoss(shape_, evaluation, scratch);
+    e.losses[row] = result.loss;
+    if (!e.aux.empty()) {
+      e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(examples);
+    }
+    for (size_t i = 0; i < of_row.answers.labels.size(); ++i) {
+      of_row.answers.labels[i] = data_->labels()[evaluation.batch.examples[i]];
+    }
+  }
+}
+
+}  // namespace lopt
