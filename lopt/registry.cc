@@ -14,6 +14,7 @@
 #include "lopt/lopt/rules/hand_designed.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
+#include "lopt/lopt/rules/matrices_and_vectors.h"
 #include "lopt/lopt/rules/orthogonal_steps.h"
 
 namespace lopt {
@@ -68,6 +69,9 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<OrthogonalSteps, OrthogonalStepsOptions>(
       registry, "OrthogonalSteps",
       "Another optimizer whose steps of matrices are made orthogonal and keep their size.");
+  AddType<MatricesAndVectors, MatricesAndVectorsOptions>(
+      registry, "MatricesAndVectors",
+      "Two optimizers, one for tensors of two axes or more and one for all others.");
   AddType<LearnedScheduler, LearnedSchedulerOptions>(
       registry, "LearnedScheduler",
       "Another optimizer whose directions are kept: a small network gives each tensor's step its "

@@ -38,15 +38,17 @@ _SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
 
 class _Rule:
     """What the rest of this file asks of a type of learned optimizer: one subclass for each. An
-    object has the options, of which optimizer is another rule, as attributes.
+    object has the options as attributes, and those of OTHERS as rules.
 
     OPTIONS: the options with their defaults. CHOICES: the valid values of those that are names.
+    OTHERS: the options that are other learned optimizers.
 
     SEES_SHAPES: whether steps depend on a tensor's shape. Tensors then come in it, those of two
     axes or more as [spatial..., in, out]; else they come flat, as [n].
     """
 
     CHOICES = {}
+    OTHERS = ()
     SEES_SHAPES = False
 
     @staticmethod
@@ -71,8 +73,8 @@ class _Rule:
 
     def __init__(self, options):
         vars(self).update(options)
-        if "optimizer" in options:
-            self.optimizer = _rule_of(options["optimizer"])(options["optimizer"])
+        for name in self.OTHERS:
+            vars(self)[name] = _rule_of(options[name])(options[name])
         self._joined = {}  # by the id of the first tensor
 
     def state_shapes(self, shape):

@@ -1,6 +1,6 @@
 _TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo": _Celo,
           "CeloAdam": _CeloAdam, "Sinv6": _Sinv6, "Celo2Base": _Celo2Base, "Celo2": _Celo2,
-          "OrthogonalSteps": _OrthogonalSteps,
+          "OrthogonalSteps": _OrthogonalSteps, "MatricesAndVectors": _MatricesAndVectors,
           "LearnedScheduler": _LearnedScheduler, "LearnableSGD": _LearnableSGD,
           "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
 
@@ -41,8 +41,8 @@ def _resolve(learned_optimizer, source, depth=0):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value
-    if "optimizer" in options:  # that of a rule of another
-        _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}", depth + 1)
+    for name in _TYPES[kind].OTHERS:
+        _, options[name] = _resolve(options[name], f"{source}: {kind}", depth + 1)
     try:
         _TYPES[kind].check(options)
     except ValueError as error:

@@ -1,6 +1,7 @@
 class _OfAnother(_Rule):
     """A rule that changes the steps of another, whose type and options are the option optimizer."""
 
+    OTHERS = ("optimizer",)
     SEES_SHAPES = True
 
     @staticmethod
@@ -77,6 +78,83 @@ class _OrthogonalSteps(_OfAnother):
               loss: float) -> List[Tensor]:
         steps = self.optimizer_steps(w, params, gradients, states, t, num_steps, loss)
         return [_orthogonal(step) for step in steps]
+
+
+class _MatricesAndVectors(_Rule):
+    """Two rules: one for tensors of two axes or more, the other for the rest."""
+
+    OPTIONS = {"matrices": {}, "vectors": {}}
+    OTHERS = ("matrices", "vectors")
+    SEES_SHAPES = True
+
+    @staticmethod
+    def needs_loss(options):
+        return any(_rule_of(options[name]).needs_loss(options[name])
+                   for name in _MatricesAndVectors.OTHERS)
+
+    @staticmethod
+    def need_of_num_steps(options):
+        needs = [_rule_of(options[name]).need_of_num_steps(options[name])
+                 for name in _MatricesAndVectors.OTHERS]
+        return needs[0] or needs[1]
+
+    @staticmethod
+    def layout(options):
+        shapes = {}
+        for name in _MatricesAndVectors.OTHERS:
+            _add_with(name + "/", _rule_of(options[name]).layout(options[name]), shapes)
+        return shapes
+
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        seen, flat = list(shape), [_count_of(shape)]
+        if len(shape) >= 2:
+            return self.matrices.state_shapes(seen if self.matrices.SEES_SHAPES else flat)
+        return self.vectors.state_shapes(seen if self.vectors.SEES_SHAPES else flat)
+
+    def state_of_elements(self) -> bool:  # of exported modules
+        return False
+
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        w: Dict[str, Tensor] = {}
+        _add_with("matrices/", self.matrices.weights(_without("matrices/", theta)), w)
+        _add_with("vectors/", self.vectors.weights(_without("vectors/", theta)), w)
+        return w
+
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        steps = list(params)
+        matrices = [i for i in range(len(params)) if params[i].dim() >= 2]
+        vectors = [i for i in range(len(params)) if params[i].dim() < 2]
+        if len(matrices) > 0:
+            own = self.matrices.steps(
+                _without("matrices/", w), _as_seen([params[i] for i in matrices],
+                                                   self.matrices.SEES_SHAPES),
+                _as_seen([gradients[i] for i in matrices], self.matrices.SEES_SHAPES),
+                [states[i] for i in matrices], t, num_steps, loss)
+            for i, step in zip(matrices, own):
+                steps[i] = step.view(params[i].shape)
+        if len(vectors) > 0:
+            own = self.vectors.steps(
+                _without("vectors/", w), _as_seen([params[i] for i in vectors],
+                                                  self.vectors.SEES_SHAPES),
+                _as_seen([gradients[i] for i in vectors], self.vectors.SEES_SHAPES),
+                [states[i] for i in vectors], t, num_steps, loss)
+            for i, step in zip(vectors, own):
+                steps[i] = step.view(params[i].shape)
+        return steps
+
+
+def _count_of(shape: List[int]) -> int:
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def _as_seen(tensors: List[Tensor], sees_shapes: bool) -> List[Tensor]:
+    """The tensors as they are, or flat."""
+    return tensors if sees_shapes else [x.reshape([-1]) for x in tensors]
 
 
 def _columns(p: Tensor) -> float:

@@ -53,7 +53,7 @@ std::vector<int64_t> DrawValues(Key key, int64_t values, int64_t rows) {
 // What the rows have before they become a network's inputs.
 struct DrawnColumns {
   int64_t inputs;
-  std::vector<float> numbers;                // [rows, inputs]
+  std::vector<float> numbers;                     // [rows, inputs]
   std::vector<std::vector<int64_t>> values = {};  // [categories][rows]
 };
 

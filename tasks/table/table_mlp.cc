@@ -14,6 +14,10 @@
 namespace lopt {
 namespace {
 
+// The largest meta-loss beside that of a network that says the same for every row. A network that
+// has learned few rows by heart is far worse than that on others, and theta is to see how much.
+constexpr double kMostLoss = 100;
+
 MlpShape TableMlpShape(const TableMlpOptions& options, const TableData& data) {
   return MakeMlpShape(data.features(), options.hidden, data.outputs(), options.norm);
 }
@@ -24,12 +28,10 @@ TaskParts TableMlpParts(const TableMlpOptions& options, const TableData& data) {
                   .model_state = MlpStatistics(shape),
                   .classes = data.classes(),
                   .flops = MlpFlops(shape) * static_cast<double>(options.batch_size)};
-  if (data.classes() > 0) {
-    parts.aux = Layout({{"accuracy", Shape{}}});
-    parts.normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()));
-  } else {
-    parts.normalizer_maximum = 3 * (1 + options.table.noise * options.table.noise);
-  }
+  if (data.classes() > 0) parts.aux = Layout({{"accuracy", Shape{}}});
+  parts.normalizer_maximum =
+      kMostLoss * (data.classes() > 0 ? std::log(static_cast<double>(data.classes()))
+                                      : 1 + options.table.noise * options.table.noise);
   parts.data.batch_size = options.batch_size;
   parts.data.sampling = options.sampling;
   for (const Split split : kSplits) {
