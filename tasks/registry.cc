@@ -21,6 +21,7 @@
 #include "lopt/tasks/wrappers/reparam_weights.h"
 #include "lopt/tasks/wrappers/sampled_family.h"
 #include "lopt/tasks/wrappers/subsample_directions.h"
+#include "lopt/tasks/wrappers/trained_start.h"
 
 namespace lopt {
 namespace {
@@ -53,6 +54,19 @@ void AddWrapper(TaskTypes* types, const std::string& type, std::string summary) 
       });
 }
 
+struct FineTuningOptions {
+  Config task;
+  Config earlier;
+  TrainedStartOptions own;
+
+  void Visit(FieldVisitor& v) {
+    v.Typed("task", &task, TaskRegistry().table(), "The family that is wrapped.");
+    v.Typed("earlier", &earlier, TaskRegistry().table(),
+            "The family that the params were trained on before, with the same tensors.");
+    own.Visit(v);
+  }
+};
+
 struct MixOptions {
   std::vector<Config> tasks;
   SampledFamilyOptions own;
@@ -80,6 +94,13 @@ void AddWrappers(TaskTypes* types) {
   AddWrapper<ESTask, ESTaskOptions>(
       types, "ESTask",
       "Another task whose gradients are estimated from losses by antithetic pairs.");
+  types->Add<FineTuningOptions>(
+      "TrainedStart", "Another task, from params that Adam has trained on an earlier one.",
+      [](const FineTuningOptions& options, const TaskResources& resources) {
+        return std::make_shared<TrainedStart>(TaskRegistry().Make(options.task, resources),
+                                              TaskRegistry().Make(options.earlier, resources),
+                                              options.own);
+      });
   types->Add<MixOptions>(
       "SampledFamily",
       "A mix of families with one layout of params: each task is from one of them.",

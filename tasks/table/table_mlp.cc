@@ -49,18 +49,29 @@ void TableMlpOptions::Visit(FieldVisitor& v) {
   v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
   VisitNorm(v, &norm);
+  v.Field("init_scale", &init_scale, Above(0),
+          "Factor of the initial weights. Small ones make the product of two layers start near 0, "
+          "as embeddings do.");
 }
 
 TableMlp::TableMlp(const TableMlpOptions& options, std::shared_ptr<const TableData> data)
     : TaskFamily(TableMlpParts(CheckOptions("TableMLP", options), *data)),
       data_(std::move(data)),
       shape_(TableMlpShape(options, *data_)),
-      activation_(options.activation) {}
+      activation_(options.activation),
+      init_scale_(static_cast<float>(options.init_scale)) {}
 
 void TableMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
                       std::span<float> model_state) const {
   InitMlpStatistics(model_state_layout(), model_state);
   InitNetwork(params_layout(), key, params);
+  for (const LayoutEntry& entry : params_layout().entries()) {
+    if (entry.shape.size() < 2) continue;
+    for (float& w :
+         params.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.size))) {
+      w *= init_scale_;
+    }
+  }
 }
 
 void TableMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {

@@ -19,15 +19,16 @@ struct TableMlpOptions {
   std::vector<int64_t> hidden = {32};
   Activation activation = Activation::kRelu;
   Norm norm = Norm::kNone;
+  double init_scale = 1;
   void Visit(FieldVisitor& v);
 };
 
-// A multilayer perceptron on a drawn table (TableData), with the layers, names and initial params
-// of ImageMLP. Regression has the mean over examples and outputs of (target - output)^2 as its loss
-// and no aux; with classes the loss is the mean softmax cross-entropy, and aux is "accuracy".
-// Losses are cut to 100 times that of a network that says the same for every row: 1 + noise^2, or
-// ln(classes). So an optimizer that lets a network learn its rows by heart is told how bad that is.
-// No config.
+// A multilayer perceptron on a drawn table (TableData), with the layers and names of ImageMLP,
+// and its initial params, weights times init_scale. Regression has the mean over examples and
+// outputs of (target - output)^2 as its loss and no aux; with classes the loss is the mean softmax
+// cross-entropy, and aux is "accuracy". Losses are cut to 100 times that of a network that says the
+// same for every row: 1 + noise^2, or ln(classes). So an optimizer that lets a network learn its
+// rows by heart is told how bad that is. No config.
 class TableMlp : public TaskFamily {
  public:
   // Throws Error as CheckOptions does.
@@ -41,6 +42,7 @@ class TableMlp : public TaskFamily {
   std::shared_ptr<const TableData> data_;
   MlpShape shape_;
   Activation activation_;
+  float init_scale_;
 };
 
 }  // namespace lopt
