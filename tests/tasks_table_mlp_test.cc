@@ -88,7 +88,8 @@ RegressionProblem MakeRegression(const std::vector<int64_t>& sizes, Norm norm, i
     for (size_t l = 1; l + 1 < sizes.size(); ++l) {
       std::vector<float> more(2 * sizes[l]);
       Uniform(FoldIn(FoldIn(key, 2), l), more);
-      statistics.insert(statistics.end(), more.begin(), more.end());
+      // A variance near 0 would make much of roundings.
+      for (const float u : more) statistics.push_back(0.5F + u);
     }
   }
   return {shape, params, statistics, ImageRows(width, numbers, std::vector<uint8_t>(examples)),
