@@ -31,9 +31,10 @@ TEST_CASE("The kernel agrees with the plain loops for images and layers of any s
         CAPTURE(activation.name);
         CAPTURE(sizes[0]);
         CAPTURE(examples);
+        // Near 1 the slope y - y^2 of a sigmoid has a digit less.
         CheckSquaredError(shape,
                           {.activation = activation.value, .params = params, .batch = rows.batch()},
-                          {}, 2e-6F);
+                          {}, 5e-6F);
       }
     }
   }
