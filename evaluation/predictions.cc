@@ -14,9 +14,10 @@
 namespace lopt {
 namespace {
 
+// The last only with its option `classes`.
 constexpr const char* kTypesWithClasses[] = {
-    "ImageMLP",     "ImageConv", "ParametricImageMLP", "TorchImageMLP", "TorchImageConv",
-    "TorchRowLSTM", "TorchSTN"};
+    "ImageMLP",       "ImageConv",    "ParametricImageMLP", "TorchImageMLP",
+    "TorchImageConv", "TorchRowLSTM", "TorchSTN",           "TableMLP"};
 
 // How rows are evaluated, whichever split they are of: only on train does a family augment them.
 constexpr Split kAsTheyAre = Split::kTest;
@@ -34,8 +35,8 @@ void RequireRows(const std::string& who, const TaskFamily& task, Split split) {
 
 void RequireClasses(const std::string& who, const TaskFamily& task) {
   Require(task.parts().classes > 0,
-          "{}: the task has no classes to predict; those that have are {}, and tasks over one of "
-          "them",
+          "{}: the task has no classes to predict; those that have are {} with the option classes, "
+          "and tasks over one of them",
           who, fmt::join(TypesWithClasses(), ", "));
 }
 

@@ -406,6 +406,8 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
   CHECK(
       error({R"({"type": "ImageMLP", "norm": "batch"})", MlpLoptOf(R"("hidden_size": 4)")}, device)
           .find("no functions for a device") != std::string::npos);
+  CHECK(error({R"({"type": "TableMLP"})", MlpLoptOf(R"("hidden_size": 4)")}, device)
+            .find("task lopt::TableMlp has no functions for a device") != std::string::npos);
   CHECK(error({quadratic, MlpLoptOf(R"("hidden_size": 64, "hidden_layers": 8)")},
               EmulatedDevice(48 * 1024))
             .find("bytes of the 49152 that a block has") != std::string::npos);

@@ -222,8 +222,8 @@ TEST_CASE("Tasks without classes, splits without rows and logits that are not nu
   const std::vector<float> params(2);
   CHECK(ErrorOf([&] { Predict("runs/x", quadratic, params, params, {}, Split::kTest, scratch); }) ==
         "runs/x: the task has no classes to predict; those that have are ImageMLP, ImageConv, "
-        "ParametricImageMLP, TorchImageMLP, TorchImageConv, TorchRowLSTM, TorchSTN, and tasks over "
-        "one of them");
+        "ParametricImageMLP, TorchImageMLP, TorchImageConv, TorchRowLSTM, TorchSTN, TableMLP with "
+        "the option classes, and tasks over one of them");
 
   class NoTest : public TaskFamily {
    public:

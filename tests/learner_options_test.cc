@@ -27,6 +27,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
 
 namespace lopt {
@@ -277,6 +278,10 @@ TEST_CASE("Constructors refuse every wrong value of their options") {
   const auto images = GetImages({}, TaskResources(""));
   CheckConstructor<ImageMlpOptions>(
       "ImageMLP", [&](const ImageMlpOptions& options) { ImageMlp made(options, images); });
+  const auto table = GetTable({}, TaskResources(""));
+  CheckConstructor<TableMlpOptions>(
+      "TableMLP", [&](const TableMlpOptions& options) { TableMlp made(options, table); });
+  CheckConstructor<TableOptions>("table", [](const TableOptions& options) { TableData{options}; });
   CheckConstructor<ImageOptions>(
       "image task", [&](const ImageOptions& options) { ImageClassifierParts(options, *images); });
 }

@@ -41,6 +41,9 @@ constexpr const char* kConv =
 constexpr const char* kAugmented =
     R"({"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 20, "data": "glyphs",
         "augment": {"type": "CTAugment", "probes": 12}})";
+constexpr const char* kTable =
+    R"({"type": "TableMLP", "rows": 100, "categories": [3], "outputs": 2, "hidden": [4],
+        "batch_size": 20, "noise": 0.1, "sampling": "epoch"})";
 constexpr const char* kAdam = R"({"type": "Adam", "learning_rate": 0.01})";
 constexpr const char* kSgd = R"({"type": "SGD", "learning_rate": 0.1})";
 
@@ -186,7 +189,7 @@ TEST_CASE("With one worker a training is that of evaluations, bit for bit") {
 }
 
 TEST_CASE("Workers that share a batch evenly make the update of one that has it all, to rounding") {
-  for (const char* task : {kMlp, kConv}) {
+  for (const char* task : {kMlp, kConv, kTable}) {
     CAPTURE(task);
     const Eigen::VectorXf one = RunTraining(ConfigOf(task, kSgd, 1), {}).state.params;
     for (const int64_t workers : {2, 5, 20}) {

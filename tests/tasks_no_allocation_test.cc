@@ -29,6 +29,8 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "ImageMLP", "augment": {"type": "Drawn", "permute": 0.5}})",
         R"({"type": "ImageMLP", "augment": {"type": "CTAugment"}})",
         R"({"type": "ParametricImageMLP"})",
+        R"({"type": "TableMLP", "rows": 100, "outputs": 3, "batch_size": 300})",
+        R"({"type": "TableMLP", "rows": 100, "classes": 3, "norm": "batch"})",
         R"({"type": "SampledFamily", "tasks": [{"type": "ReparamWeights", "task": {"type":
             "DelayedGradients", "task": {"type": "ESTask", "task": {"type": "ReducedBatchsize",
             "task": {"type": "ImageMLP"}}}}}]})",

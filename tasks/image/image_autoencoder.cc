@@ -1,8 +1,8 @@
 #include "lopt/tasks/image/image_autoencoder.h"
 
 #include "lopt/base/options.h"
-#include "lopt/tasks/image/squared_error_kernel.h"
 #include "lopt/tasks/image/mlp_parts.h"
+#include "lopt/tasks/image/squared_error_kernel.h"
 #include "lopt/tasks/layers/network_init.h"
 
 namespace lopt {

@@ -6,8 +6,8 @@
 namespace lopt {
 
 // What a network sees of images: row r is images[r * stride, + features) with class labels[r], and
-// the batch is the rows that `examples` names, in order. Rows are 64-byte aligned and zero from
-// `features` up to `stride`, a multiple of 16.
+// the batch is the rows that `examples` names, in order. Rows are 64-byte aligned, `stride` is a
+// multiple of 16, and zeros follow the features up to such a multiple.
 struct ImageBatch {
   const float* images;
   int64_t stride;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lopt/base/choices.h"
-#include "lopt/base/fields.h"
 #include "lopt/tasks/image/image_batch.h"
 #include "lopt/tasks/layers/activation.h"
 
@@ -18,8 +17,6 @@ enum class Norm { kNone, kLayer, kBatch };
 
 inline constexpr Named<Norm> kNorms[] = {
     {Norm::kNone, "none"}, {Norm::kLayer, "layer"}, {Norm::kBatch, "batch"}};
-// Of an option "norm".
-void VisitNorm(FieldVisitor& v, Norm* norm);
 
 // Those of haiku and PyTorch.
 constexpr double kNormEpsilon = 1e-5;
@@ -46,11 +43,10 @@ struct MlpShape {
   }
 };
 
-// What the squared error compares.
+// What the squared error compares. The default is an autoencoder's.
 struct MlpTargets {
-  // Where an example's targets begin in its row. 0: the network gives its inputs back.
-  int64_t at = 0;
-  bool sigmoid = true;  // the outputs are sigmoids of the last linear layer's
+  int64_t at = 0;       // where a row's targets begin; from 0 on are its inputs
+  bool sigmoid = true;  // whether outputs are sigmoids of the last linear layer's
 };
 
 // What to evaluate of a network, and where the gradient goes.
@@ -65,7 +61,7 @@ struct MlpEvaluation {
   ImageBatch batch;
   MlpTargets targets = {};         // of the squared error alone
   std::span<float> gradient = {};  // out; empty: not wanted
-  std::span<float> logits = {};    // [examples, classes], out; empty: not wanted
+  std::span<float> logits = {};    // [examples, classes], out, of classes; empty: not wanted
 };
 
 }  // namespace lopt

@@ -8,6 +8,13 @@
 
 namespace lopt {
 
+void VisitNorm(FieldVisitor& v, Norm* norm) {
+  v.Choice("norm", norm, kNorms,
+           "What comes before the activation: nothing, or each example's units or each unit's "
+           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
+           "learned.");
+}
+
 MlpShape MakeMlpShape(int64_t inputs, const std::vector<int64_t>& hidden, int64_t outputs,
                       Norm norm) {
   MlpShape shape{.sizes = {inputs}, .norm = norm};
@@ -46,13 +53,6 @@ void InitMlpStatistics(const Layout& model_state, std::span<float> start) {
         start.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.size)),
         entry.name.ends_with("/variance") ? 1.0F : 0.0F);
   }
-}
-
-void VisitNorm(FieldVisitor& v, Norm* norm) {
-  v.Choice("norm", norm, kNorms,
-           "What comes before the activation: nothing, or each example's units or each unit's "
-           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
-           "learned.");
 }
 
 double MlpFlops(const MlpShape& shape) {

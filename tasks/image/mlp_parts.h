@@ -4,12 +4,16 @@
 #include <span>
 #include <vector>
 
+#include "lopt/base/fields.h"
 #include "lopt/base/layout.h"
 #include "lopt/tasks/image/image_mlp_problem.h"
 
 namespace lopt {
 
 // What the families of multilayer perceptrons share.
+
+// The option "norm".
+void VisitNorm(FieldVisitor& v, Norm* norm);
 
 MlpShape MakeMlpShape(int64_t inputs, const std::vector<int64_t>& hidden, int64_t outputs,
                       Norm norm = Norm::kNone);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
 #include "lopt/tasks/image/image_mlp_problem.h"
 #include "lopt/tasks/layers/batch_parts-inl.h"
 

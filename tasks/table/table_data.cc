@@ -1,27 +1,27 @@
 #include "lopt/tasks/table/table_data.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <string>
 
+#include "lopt/base/config.h"
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
-#include "lopt/base/layout.h"
 #include "lopt/base/options.h"
 
 namespace lopt {
 namespace {
 
+constexpr char kTable[] = "table";
 constexpr int64_t kWaves = 32;
-constexpr int64_t kFloatsPerCacheLine = 16;
 constexpr int64_t kMostNumbers = int64_t{1} << 28;
 
-int64_t WholeLines(int64_t floats) {
-  return (floats + kFloatsPerCacheLine - 1) / kFloatsPerCacheLine * kFloatsPerCacheLine;
+// So that what follows is 64-byte aligned.
+int64_t WholeCacheLines(int64_t floats) {
+  constexpr int64_t kFloats = 16;
+  return (floats + kFloats - 1) / kFloats * kFloats;
 }
 
 std::vector<float> Normals(Key key, int64_t count) {
@@ -57,6 +57,24 @@ struct DrawnColumns {
   std::vector<std::vector<int64_t>> values = {};  // [categories][rows]
 };
 
+DrawnColumns DrawColumns(Key key, const TableOptions& options, int64_t rows) {
+  DrawnColumns columns{.inputs = options.inputs,
+                       .numbers = Normals(FoldIn(key, 0), rows * options.inputs)};
+  for (size_t c = 0; c < options.categories.size(); ++c) {
+    columns.values.push_back(DrawValues(FoldIn(FoldIn(key, 1), c), options.categories[c], rows));
+  }
+  return columns;
+}
+
+// Factors of the inputs.
+std::vector<float> DrawUnits(Key key, const TableOptions& options) {
+  std::vector<float> units = Uniforms(key, options.inputs);
+  for (float& unit : units) {
+    unit = static_cast<float>(std::pow(options.unit_range, 2 * double{unit} - 1));
+  }
+  return units;
+}
+
 // One smooth function of a row.
 class Waves {
  public:
@@ -71,17 +89,21 @@ class Waves {
   }
 
   double operator()(const DrawnColumns& table, int64_t row) const {
+    std::array<double, kWaves> along = {};
+    for (int64_t i = 0; i < inputs_; ++i) {
+      const double x = table.numbers[row * inputs_ + i];
+      for (int64_t j = 0; j < kWaves; ++j) along[j] += x * slopes_[i * kWaves + j];
+    }
+    if (inputs_ > 0) {
+      for (double& a : along) a /= std::sqrt(static_cast<double>(inputs_));
+    }
+    for (size_t c = 0; c < shifts_.size(); ++c) {
+      const int64_t value = table.values[c][row];
+      for (int64_t j = 0; j < kWaves; ++j) along[j] += shifts_[c][value * kWaves + j];
+    }
     double sum = 0;
     for (int64_t j = 0; j < kWaves; ++j) {
-      double along = 0;
-      for (int64_t i = 0; i < inputs_; ++i) {
-        along += double{table.numbers[row * inputs_ + i]} * slopes_[i * kWaves + j];
-      }
-      if (inputs_ > 0) along /= std::sqrt(static_cast<double>(inputs_));
-      for (size_t c = 0; c < shifts_.size(); ++c) {
-        along += shifts_[c][table.values[c][row] * kWaves + j];
-      }
-      sum += std::sin(2 * std::numbers::pi * phases_[j] + complexity_ * along);
+      sum += std::sin(2 * std::numbers::pi * phases_[j] + complexity_ * along[j]);
     }
     return std::sqrt(2.0 / kWaves) * sum;
   }
@@ -90,93 +112,90 @@ class Waves {
   int64_t inputs_;
   double complexity_;
   std::vector<float> slopes_;               // [inputs, waves]
-  std::vector<float> phases_;               // [waves]
+  std::vector<float> phases_;               // [waves], in turns
   std::vector<std::vector<float>> shifts_;  // [categories][values, waves]
 };
 
-const TableOptions& Checked(const TableOptions& options) {
-  CheckOptions("table", options);
+// Those of the outputs or classes.
+std::vector<Waves> DrawFunctions(Key key, const TableOptions& options, int64_t count) {
+  std::vector<Waves> functions;
+  for (int64_t k = 0; k < count; ++k) {
+    functions.emplace_back(FoldIn(key, static_cast<uint64_t>(k)), options);
+  }
+  return functions;
+}
+
+const TableOptions& CheckTable(const TableOptions& options) {
+  CheckOptions(kTable, options);
   Require(options.inputs > 0 || !options.categories.empty(),
-          "table: wanted inputs or categories, got none");
-  Require(options.classes != 1, "table: classes must be 0 for regression or at least 2, got 1");
+          "{}: wanted inputs or categories, got none", kTable);
+  Require(options.classes != 1, "{}: classes must be 0 for regression or at least 2, got 1",
+          kTable);
   Require(options.classes == 0 || options.outputs == 1,
-          "table: outputs are for regression, wanted 1 with classes {}, got {}", options.classes,
-          options.outputs);
+          "{}: outputs are for regression, wanted 1 with classes {}, got {}", kTable,
+          options.classes, options.outputs);
   return options;
 }
 
 }  // namespace
 
 void TableOptions::Visit(FieldVisitor& v) {
-  v.Field("rows", &rows, Between(1, 10000000), "Rows to train on; held out are 2,000 a split.");
+  v.Field("rows", &rows, Between(1, 10000000),
+          "Rows to train on; each of the other splits has 2,000.");
   v.Field("inputs", &inputs, Between(0, 100000), "Columns of numbers, which are standard normal.");
   v.Field("categories", &categories, Between(2, 100000),
-          "Columns of categories: how many values each has. Value v is drawn in proportion to "
-          "1 / (v + 1), so most are rare.");
+          "Columns of categories: how many values each has. Value v = 0, 1, ... is drawn in "
+          "proportion to 1 / (v + 1), so most are rare.");
   v.Field("outputs", &outputs, Between(1, 10000), "Numbers to be told from a row.");
   v.Field("classes", &classes, Between(0, 256),
           "Classes to be told from a row; 0: its outputs, by the mean square of their errors.");
-  v.Field("complexity", &complexity, Above(0),
-          "How fast the right answer changes with a column: below .3 it is nearly linear, at 3 it "
-          "takes many rows to learn.");
+  v.Field("complexity", &complexity, Between(0.001, 1000),
+          "How fast the right answer changes with a column: below .3 it is nearly linear and "
+          "differs little between rows, at 3 it takes many rows to learn.");
   v.Field("noise", &noise, Between(0, 1000),
-          "Standard deviation of the noise on the right answer, which has standard deviation 1.");
+          "Standard deviation of the noise on the right answer, whose own over tables is 1.");
   v.Field("unit_range", &unit_range, Between(1, 1e6),
           "Each column of numbers is multiplied by a factor between 1 / this and this.");
   v.Field("table_seed", &table_seed, Between(0, 2147483647), "Names the table.");
 }
 
 TableData::TableData(const TableOptions& options)
-    : features_(std::accumulate(Checked(options).categories.begin(), options.categories.end(),
-                                options.inputs)),
+    : options_(CheckTable(options)),
+      features_(
+          std::accumulate(options.categories.begin(), options.categories.end(), options.inputs)),
       outputs_(std::max(options.outputs, options.classes)),
-      classes_(options.classes),
-      targets_at_(WholeLines(features_)),
-      stride_(targets_at_ + (classes_ > 0 ? 0 : WholeLines(outputs_))) {
-  int64_t rows = options.rows;
-  splits_[static_cast<size_t>(Split::kTrain)] = {0, rows};
-  for (const Split split : {Split::kInnerValid, Split::kOuterValid, Split::kTest}) {
-    splits_[static_cast<size_t>(split)] = {rows, rows + kHeldOut};
-    rows += kHeldOut;
-  }
-  Require(rows <= kMostNumbers / stride_, "table: {} rows of {} numbers are more than {} numbers",
-          rows, stride_, kMostNumbers);
+      targets_at_(WholeCacheLines(features_)),
+      stride_(targets_at_ + (options.classes > 0 ? 0 : WholeCacheLines(outputs_))) {
+  const int64_t rows = range(Split::kTest).second;
+  Require(rows <= kMostNumbers / (stride_ + outputs_),
+          "{}: {} rows, held out ones among them, of {} numbers each are more than {} numbers",
+          kTable, rows, stride_ + outputs_, kMostNumbers);
+  Require(features_ <= kMostNumbers / kWaves / outputs_,
+          "{}: {} features for {} outputs or classes are more than {} pairs", kTable, features_,
+          outputs_, kMostNumbers / kWaves);
   const Key key = KeyFromSeed(static_cast<uint64_t>(options.table_seed));
-  const DrawnColumns drawn = [&] {
-    DrawnColumns columns{.inputs = options.inputs,
-                         .numbers = Normals(FoldIn(key, 0), rows * options.inputs)};
-    for (size_t c = 0; c < options.categories.size(); ++c) {
-      columns.values.push_back(DrawValues(FoldIn(FoldIn(key, 1), c), options.categories[c], rows));
-    }
-    return columns;
-  }();
-  std::vector<Waves> functions;
-  for (int64_t k = 0; k < outputs_; ++k) {
-    functions.emplace_back(FoldIn(FoldIn(key, 2), static_cast<uint64_t>(k)), options);
-  }
+  const DrawnColumns columns = DrawColumns(key, options, rows);
+  const std::vector<Waves> functions = DrawFunctions(FoldIn(key, 2), options, outputs_);
   const std::vector<float> noise = Normals(FoldIn(key, 3), rows * outputs_);
-  std::vector<float> units = Uniforms(FoldIn(key, 4), options.inputs);
-  for (float& unit : units) {
-    unit = static_cast<float>(std::pow(options.unit_range, 2 * double{unit} - 1));
-  }
+  const std::vector<float> units = DrawUnits(FoldIn(key, 4), options);
 
   labels_.resize(static_cast<size_t>(rows));
-  rows_.reset(new (std::align_val_t{64}) float[static_cast<size_t>(rows * stride_)]());
+  rows_ = Buffer(static_cast<size_t>(rows * stride_) * sizeof(float));
+  auto* out = reinterpret_cast<float*>(rows_.data());
   std::vector<double> answers(static_cast<size_t>(outputs_));
-  for (int64_t row = 0; row < rows; ++row) {
-    float* out = rows_.get() + row * stride_;
+  for (int64_t row = 0; row < rows; ++row, out += stride_) {
     for (int64_t i = 0; i < options.inputs; ++i) {
-      out[i] = units[i] * drawn.numbers[row * options.inputs + i];
+      out[i] = units[i] * columns.numbers[row * options.inputs + i];
     }
     int64_t first = options.inputs;
     for (size_t c = 0; c < options.categories.size(); ++c) {
-      out[first + drawn.values[c][row]] = 1;
+      out[first + columns.values[c][row]] = 1;
       first += options.categories[c];
     }
     for (int64_t k = 0; k < outputs_; ++k) {
-      answers[k] = functions[k](drawn, row) + options.noise * noise[row * outputs_ + k];
+      answers[k] = functions[k](columns, row) + options.noise * noise[row * outputs_ + k];
     }
-    if (classes_ > 0) {
+    if (options.classes > 0) {
       labels_[row] = static_cast<uint8_t>(std::ranges::max_element(answers) - answers.begin());
     } else {
       std::ranges::transform(answers, out + targets_at_,
@@ -185,13 +204,18 @@ TableData::TableData(const TableOptions& options)
   }
 }
 
+std::pair<int64_t, int64_t> TableData::range(Split split) const {
+  const int64_t rows = options_.rows;
+  if (split == Split::kTrain) return {0, rows};
+  // The held out ones follow in the order of kSplits.
+  const int64_t before = static_cast<int64_t>(split) - 1;
+  return {rows + before * kHeldOut, rows + (before + 1) * kHeldOut};
+}
+
 std::shared_ptr<const TableData> GetTable(const TableOptions& options,
                                           const TaskResources& resources) {
-  const std::string name =
-      fmt::format("table {} {} {} {} {} {} {} {} {}", options.rows, options.inputs,
-                  ToString(options.categories), options.outputs, options.classes,
-                  options.complexity, options.noise, options.unit_range, options.table_seed);
-  return resources.Get<TableData>(name, [&] { return std::make_shared<TableData>(options); });
+  return resources.Get<TableData>(WriteOptions(kTable, CheckTable(options)).Dump(-1),
+                                  [&] { return std::make_shared<TableData>(options); });
 }
 
 }  // namespace lopt

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/buffer.h"
 #include "lopt/base/fields.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tasks/task_resources.h"
@@ -24,6 +24,7 @@ struct TableOptions {
   double unit_range = 1;
   int64_t table_seed = 0;
   void Visit(FieldVisitor& v);
+  bool operator==(const TableOptions&) const = default;
 };
 
 // The rows of a drawn table. Immutable; a function of the options.
@@ -33,7 +34,9 @@ struct TableOptions {
 // value of category c in the row, each output, or each class, has a smooth function of the row,
 //   y = sqrt(2 / 32) sum over j < 32 of sin(p_j + complexity (w_j . x / sqrt(inputs) +
 //                                                             sum over c of e_{c, v_c, j})),
-// of mean 0 and variance 1: random Fourier features (Rahimi and Recht 2007). A target of regression
+// random Fourier features (Rahimi and Recht 2007). Over tables its mean is 0 and its variance 1; of
+// this, about exp(-complexity^2) is the variance of the table's own mean where there are many
+// inputs and no categories, and the rest lies between the rows of a table. A target of regression
 // is y + noise N(0, 1); the class of a row is the one with the largest y + noise N(0, 1). The
 // network then sees x_i in units of its own, times unit_range^u with u uniform on [-1, 1), and each
 // category as one number for each of its values, 1 for the row's and 0 for the others.
@@ -42,38 +45,34 @@ class TableData {
   // Rows of each split but train.
   static constexpr int64_t kHeldOut = 2000;
 
-  // Throws Error as CheckOptions does, and unless there are columns, there are not classes and
-  // several outputs, and the table has at most 2^28 numbers.
+  // Throws Error as CheckOptions does, and unless there are columns, no classes beside several
+  // outputs, at most 2^28 numbers in the table and at most 2^23 features times outputs.
   explicit TableData(const TableOptions& options);
 
+  const TableOptions& options() const { return options_; }
+  // What a network sees of a row: the inputs, then a number for each value of each category.
   int64_t features() const { return features_; }
-  // Numbers that a network has to give: outputs or classes.
+  // Numbers that a network has to give: outputs or, one for each, classes.
   int64_t outputs() const { return outputs_; }
-  int64_t classes() const { return classes_; }  // 0: regression
+  int64_t classes() const { return options_.classes; }  // 0: regression
   // Row i begins at rows()[i * stride()], 64-byte aligned: its features, zeros up to targets_at(),
   // its targets where there are no classes, and zeros.
-  const float* rows() const { return rows_.get(); }
+  const float* rows() const { return reinterpret_cast<const float*>(rows_.data()); }
   int64_t stride() const { return stride_; }
   int64_t targets_at() const { return targets_at_; }
-  // Of rows with classes; else zeros.
+  // A row's class; 0 where there are none.
   const uint8_t* labels() const { return labels_.data(); }
-  std::pair<int64_t, int64_t> range(Split split) const {
-    return splits_[static_cast<size_t>(split)];
-  }
+  // Rows [first, last) of a split.
+  std::pair<int64_t, int64_t> range(Split split) const;
 
  private:
-  struct FreeAligned {
-    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
-  };
-
+  TableOptions options_;
   int64_t features_;
   int64_t outputs_;
-  int64_t classes_;
   int64_t targets_at_;
   int64_t stride_;
-  std::pair<int64_t, int64_t> splits_[4];
   std::vector<uint8_t> labels_;
-  std::unique_ptr<float[], FreeAligned> rows_;
+  Buffer rows_;
 };
 
 // The table of such options, made once a run. Throws Error as TableData does.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/batch_rows.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
@@ -23,6 +24,8 @@ MlpShape TableMlpShape(const TableMlpOptions& options, const TableData& data) {
 }
 
 TaskParts TableMlpParts(const TableMlpOptions& options, const TableData& data) {
+  CheckOptions("TableMLP", options);
+  Require(data.options() == options.table, "TableMLP: the table was drawn with other options");
   const MlpShape shape = TableMlpShape(options, data);
   TaskParts parts{.params = MlpLayout(shape),
                   .model_state = MlpStatistics(shape),
@@ -55,7 +58,7 @@ void TableMlpOptions::Visit(FieldVisitor& v) {
 }
 
 TableMlp::TableMlp(const TableMlpOptions& options, std::shared_ptr<const TableData> data)
-    : TaskFamily(TableMlpParts(CheckOptions("TableMLP", options), *data)),
+    : TaskFamily(TableMlpParts(options, *data)),
       data_(std::move(data)),
       shape_(TableMlpShape(options, *data_)),
       activation_(options.activation),
@@ -75,35 +78,32 @@ void TableMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
 }
 
 void TableMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
-  const int64_t size = params_layout().size();
-  const int64_t statistics = model_state_layout().size();
-  const int64_t examples = std::ssize(e.examples) / e.rows;
-  for (int64_t row = 0; row < e.rows; ++row) {
-    const TaskEvaluation of_row = RowOf(e, row);
-    MlpEvaluation evaluation{.activation = activation_,
-                             .params = e.params.subspan(row * size, size),
-                             .statistics = e.model_state.subspan(row * statistics, statistics),
-                             .train = e.split == Split::kTrain,
-                             .batch = {.images = data_->rows(),
-                                       .stride = data_->stride(),
-                                       .labels = data_->labels(),
-                                       .examples = e.examples.subspan(row * examples, examples)},
-                             .targets = {.at = data_->targets_at(), .sigmoid = false},
-                             .gradient = of_row.gradients,
-                             .logits = of_row.answers.logits};
-    if (data_->classes() == 0) {
-      e.losses[row] = SquaredErrorLoss(shape_, evaluation, scratch);
-      continue;
-    }
-    const ClassifierResult result = MlpLoss(shape_, evaluation, scratch);
-    e.losses[row] = result.loss;
-    if (!e.aux.empty()) {
-      e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(examples);
-    }
-    for (size_t i = 0; i < of_row.answers.labels.size(); ++i) {
-      of_row.answers.labels[i] = data_->labels()[evaluation.batch.examples[i]];
-    }
+  for (int64_t row = 0; row < e.rows; ++row) EvaluateRow(RowOf(e, row), scratch);
+}
+
+void TableMlp::EvaluateRow(const TaskEvaluation& e, Workspace& scratch) const {
+  const MlpEvaluation evaluation{.activation = activation_,
+                                 .params = e.params,
+                                 .statistics = e.model_state,
+                                 .train = e.split == Split::kTrain,
+                                 .batch = {.images = data_->rows(),
+                                           .stride = data_->stride(),
+                                           .labels = data_->labels(),
+                                           .examples = e.examples},
+                                 .targets = {.at = data_->targets_at(), .sigmoid = false},
+                                 .gradient = e.gradients,
+                                 .logits = e.answers.logits};
+  if (data_->classes() == 0) {
+    e.losses[0] = SquaredErrorLoss(shape_, evaluation, scratch);
+    return;
   }
+  const ClassifierResult result = MlpLoss(shape_, evaluation, scratch);
+  e.losses[0] = result.loss;
+  if (!e.aux.empty()) {
+    e.aux[0] = static_cast<float>(result.correct) / static_cast<float>(e.examples.size());
+  }
+  std::ranges::transform(e.examples.first(e.answers.labels.size()), e.answers.labels.begin(),
+                         [&](int32_t example) { return data_->labels()[example]; });
 }
 
 }  // namespace lopt

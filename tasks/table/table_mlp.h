@@ -31,13 +31,15 @@ struct TableMlpOptions {
 // rows by heart is told how bad that is. No config.
 class TableMlp : public TaskFamily {
  public:
-  // Throws Error as CheckOptions does.
+  // Throws Error as CheckOptions does and if the table has other options.
   TableMlp(const TableMlpOptions& options, std::shared_ptr<const TableData> data);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  // Of one row.
+  void EvaluateRow(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   std::shared_ptr<const TableData> data_;
   MlpShape shape_;
