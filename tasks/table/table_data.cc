@@ -116,6 +116,33 @@ class Waves {
   std::vector<std::vector<float>> shifts_;  // [categories][values, waves]
 };
 
+// What each of the functions says of every row, [rows, functions], made mean 0 and variance 1 over
+// the rows.
+std::vector<double> RightAnswers(const std::vector<Waves>& functions, const DrawnColumns& columns,
+                                 int64_t rows) {
+  const auto count = std::ssize(functions);
+  std::vector<double> answers(static_cast<size_t>(rows * count));
+  for (int64_t k = 0; k < count; ++k) {
+    double sum = 0;
+    double squares = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      const double y = functions[k](columns, row);
+      answers[row * count + k] = y;
+      sum += y;
+    }
+    const double mean = sum / static_cast<double>(rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      double& y = answers[row * count + k];
+      y -= mean;
+      squares += y * y;
+    }
+    // A function is constant where no two rows differ in what it sees.
+    const double deviation = std::sqrt(squares / static_cast<double>(rows));
+    for (int64_t row = 0; row < rows && deviation > 0; ++row) answers[row * count + k] /= deviation;
+  }
+  return answers;
+}
+
 // Those of the outputs or classes.
 std::vector<Waves> DrawFunctions(Key key, const TableOptions& options, int64_t count) {
   std::vector<Waves> functions;
@@ -150,10 +177,10 @@ void TableOptions::Visit(FieldVisitor& v) {
   v.Field("classes", &classes, Between(0, 256),
           "Classes to be told from a row; 0: its outputs, by the mean square of their errors.");
   v.Field("complexity", &complexity, Between(0.001, 1000),
-          "How fast the right answer changes with a column: below .3 it is nearly linear and "
-          "differs little between rows, at 3 it takes many rows to learn.");
+          "How fast the right answer changes with a column: below .3 it is nearly linear, at 3 it "
+          "takes many rows to learn.");
   v.Field("noise", &noise, Between(0, 1000),
-          "Standard deviation of the noise on the right answer, whose own over tables is 1.");
+          "Standard deviation of the noise on the right answer, whose own is 1.");
   v.Field("unit_range", &unit_range, Between(1, 1e6),
           "Each column of numbers is multiplied by a factor between 1 / this and this.");
   v.Field("table_seed", &table_seed, Between(0, 2147483647), "Names the table.");
@@ -175,7 +202,8 @@ TableData::TableData(const TableOptions& options)
           outputs_, kMostNumbers / kWaves);
   const Key key = KeyFromSeed(static_cast<uint64_t>(options.table_seed));
   const DrawnColumns columns = DrawColumns(key, options, rows);
-  const std::vector<Waves> functions = DrawFunctions(FoldIn(key, 2), options, outputs_);
+  const std::vector<double> right =
+      RightAnswers(DrawFunctions(FoldIn(key, 2), options, outputs_), columns, rows);
   const std::vector<float> noise = Normals(FoldIn(key, 3), rows * outputs_);
   const std::vector<float> units = DrawUnits(FoldIn(key, 4), options);
 
@@ -193,7 +221,8 @@ TableData::TableData(const TableOptions& options)
       first += options.categories[c];
     }
     for (int64_t k = 0; k < outputs_; ++k) {
-      answers[k] = functions[k](columns, row) + options.noise * noise[row * outputs_ + k];
+      const int64_t at = row * outputs_ + k;
+      answers[k] = right[at] + options.noise * noise[at];
     }
     if (options.classes > 0) {
       labels_[row] = static_cast<uint8_t>(std::ranges::max_element(answers) - answers.begin());

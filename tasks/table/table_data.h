@@ -34,12 +34,11 @@ struct TableOptions {
 // value of category c in the row, each output, or each class, has a smooth function of the row,
 //   y = sqrt(2 / 32) sum over j < 32 of sin(p_j + complexity (w_j . x / sqrt(inputs) +
 //                                                             sum over c of e_{c, v_c, j})),
-// random Fourier features (Rahimi and Recht 2007). Over tables its mean is 0 and its variance 1; of
-// this, about exp(-complexity^2) is the variance of the table's own mean where there are many
-// inputs and no categories, and the rest lies between the rows of a table. A target of regression
-// is y + noise N(0, 1); the class of a row is the one with the largest y + noise N(0, 1). The
-// network then sees x_i in units of its own, times unit_range^u with u uniform on [-1, 1), and each
-// category as one number for each of its values, 1 for the row's and 0 for the others.
+// random Fourier features (Rahimi and Recht 2007), less its mean over all rows of the table and
+// divided by its standard deviation over them. A target of regression is y + noise N(0, 1); the
+// class of a row is the one with the largest y + noise N(0, 1). The network then sees x_i in units
+// of its own, times unit_range^u with u uniform on [-1, 1), and each category as one number for
+// each of its values, 1 for the row's and 0 for the others.
 class TableData {
  public:
   // Rows of each split but train.
