@@ -23,8 +23,6 @@
 namespace lopt {
 namespace {
 
-constexpr size_t kMutationsOfTarget = 3000;
-
 // What this process may have of memory: a reader that makes room for what a file only says that it
 // has gets std::bad_alloc. Sanitizers need more.
 void LimitMemory() {
@@ -120,7 +118,8 @@ std::string Mutated(std::string input, const std::string& other, std::mt19937_64
   return input;
 }
 
-TEST_CASE("Readers take good inputs, and nothing but Error comes of any other") {
+// Reads the seeds, the corpus and so many mutations of them, for each target.
+void FeedAll(size_t mutations) {
   LimitMemory();
   spdlog::set_level(spdlog::level::off);
   REQUIRE(FuzzTargets().size() >= 15);
@@ -134,11 +133,17 @@ TEST_CASE("Readers take good inputs, and nothing but Error comes of any other") 
       inputs.push_back(input);
     }
     std::mt19937_64 random(1);
-    for (size_t i = 0; i < kMutationsOfTarget; ++i) {
+    for (size_t i = 0; i < mutations; ++i) {
       const std::string& other = inputs[random() % inputs.size()];
       Feed(target, Mutated(inputs[i % inputs.size()], other, &random));
     }
   }
+}
+
+TEST_CASE("Readers take good inputs, and nothing but Error comes of any other") { FeedAll(600); }
+
+TEST_SUITE("nightly") {
+  TEST_CASE("Nothing but Error comes of thousands of other inputs") { FeedAll(5000); }
 }
 
 }  // namespace

@@ -15,8 +15,9 @@ build_packages=(
 torch_packages=(libtorch-dev libopenblas0-pthread)
 # What the Python package is built with; nanobind comes from PyPI (python_environment).
 python_packages=(python3-dev python3-venv python3-numpy)
-# What the tests need besides: the Python optimizer runs under PyTorch, certificates are made, manifests are compared with schemas.
-test_packages=(openssl python3-jsonschema python3-torch python3-yaml)
+# What the tests need besides: they are linked by mold, the Python optimizer runs under PyTorch, certificates are made, manifests are compared with
+# schemas.
+test_packages=(mold openssl python3-jsonschema python3-torch python3-yaml)
 # What only nightly tests need: the report is looked at in a browser, shells complete command lines, the notebook is run.
 nightly_packages=(chromium fish fonts-dejavu-core python3-ipykernel python3-nbclient zsh)
 # What makes a Debian package (cpack).
