@@ -612,9 +612,13 @@ TEST_CASE("A finished run can be inspected") {
   CHECK_EQ(theta.exit_code, 0);
   CHECK(theta.output.find("theta/log_lr") != std::string::npos);
   CHECK(theta.output.find("LearnableSGD") != std::string::npos);
-  // For people: no line of JSON is longer than a terminal is wide, and readers stand in a table.
-  CHECK(theta.output.find("  config = {\n    \"") != std::string::npos);
-  for (size_t begin = theta.output.find("  config = "); begin < theta.output.find("  format = ");) {
+  // For people: a few lines of the config, none longer than a terminal is wide, and readers in a
+  // table.
+  CHECK(theta.output.find("  config:\n    ") != std::string::npos);
+  CHECK(theta.output.find("    (lopt inspect --config FILE shows all of it)\n") !=
+        std::string::npos);
+  CHECK(std::ranges::count(theta.output, '\n') < 60);
+  for (size_t begin = theta.output.find("  config:"); begin < theta.output.find("  format = ");) {
     const size_t end = theta.output.find('\n', begin);
     CHECK(end - begin <= 80);
     begin = end + 1;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -150,6 +151,30 @@ void PrintConfig(const std::string& path) {
   PrintOut("{}\n", WrappedJson(Config::Parse(config->second, path).json(), 0, 0));
 }
 
+// The type that an object of a config names; "?" where it names none.
+std::string TypeIn(const Json& object) {
+  const auto type = object.is_object() ? object.find("type") : object.end();
+  return type != object.end() && type->is_string() ? type->get<std::string>() : "?";
+}
+
+// The config of a meta-training in a few lines: what its estimators train. Empty where it has none,
+// as that of one model's training.
+std::string ShortConfig(const Json& config) {
+  const auto estimators = config.is_object() ? config.find("estimators") : config.end();
+  if (estimators == config.end() || !estimators->is_array() || estimators->empty()) return "";
+  std::map<std::string, int> counts;
+  for (const Json& estimator : *estimators) {
+    const bool has_task = estimator.is_object() && estimator.contains("task");
+    ++counts[fmt::format("{} of {}", TypeIn(estimator),
+                         TypeIn(has_task ? estimator["task"] : Json()))];
+  }
+  std::string text;
+  for (const auto& [what, count] : counts) {
+    text += fmt::format("\n    {}{}", what, count > 1 ? fmt::format(", {} of them", count) : "");
+  }
+  return text + "\n    (lopt inspect --config FILE shows all of it)";
+}
+
 void PrintFile(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
   const bool theta = IsThetaFile(file);
@@ -185,6 +210,11 @@ void PrintFile(const std::string& path) {
     PrintOut("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
   for (const auto& [key, text] : file.metadata) {
     const Json value = MetadataValue(text);
+    const std::string config = theta && key == "config" ? ShortConfig(value) : "";
+    if (!config.empty()) {
+      PrintOut("  {}:{}\n", key, config);
+      continue;
+    }
     PrintOut("  {} = {}\n", key, value.is_string() ? text : WrappedJson(value, 2, key.size() + 5));
   }
   if (theta) PrintCheck(path);
