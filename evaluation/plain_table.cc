@@ -1,12 +1,15 @@
 #include "lopt/evaluation/plain_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
 #include "lopt/base/utf8.h"
+#include "lopt/base/wrapped.h"
 
 namespace lopt {
 namespace {
@@ -43,17 +46,28 @@ std::string PlainTable::Text(size_t width) const {
   for (const auto& line : lines_) {
     for (size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], TextWidth(line[c]));
   }
+  constexpr size_t kAlways = 2;  // columns
+  size_t columns = widths.size();
   size_t others = marks_.front().size();
-  for (size_t c = 1; c < widths.size(); ++c) others += 2 + widths[c];
+  for (size_t c = 1; c < columns; ++c) others += 2 + widths[c];
+  const size_t least_name = std::min(widths[0], kLeastNameWidth);
+  while (columns > kAlways && others + least_name > width) others -= 2 + widths[--columns];
   widths[0] = std::min(widths[0], std::max(kLeastNameWidth, width > others ? width - others : 0));
   std::string text;
   for (size_t l = 0; l < lines_.size(); ++l) {
     const std::string name = CutName(lines_[l][0], widths[0]);
     text += fmt::format("{}{}{:{}}", marks_[l], name, "", widths[0] - TextWidth(name));
-    for (size_t c = 1; c < widths.size(); ++c) {
+    for (size_t c = 1; c < columns; ++c) {
       text += fmt::format("  {:>{}}", lines_[l][c], widths[c]);
     }
     text += '\n';
+  }
+  if (columns < widths.size()) {
+    const auto& names = lines_.front();
+    const std::string left_out = fmt::format(
+        "Too wide for {} columns: {}", width,
+        fmt::join(names.begin() + static_cast<std::ptrdiff_t>(columns), names.end(), ", "));
+    text += Wrapped("", left_out, width);
   }
   return text;
 }

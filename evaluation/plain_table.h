@@ -23,8 +23,9 @@ class PlainTable {
   // the names.
   void Add(std::vector<std::string> cells, const std::string& mark = "");
 
-  // In lines of at most `width` characters if that leaves ten for the first column; what is too
-  // long there loses its middle.
+  // In lines of at most `width` characters. What is too long in the first column loses its middle,
+  // down to ten characters; then the last columns are left out, and a line says which. The first
+  // two are always there.
   std::string Text(size_t width = std::numeric_limits<size_t>::max()) const;
 
  private:

@@ -423,6 +423,19 @@ TEST_CASE("Without results there is no table") {
   CHECK_EQ(VerdictSentence({}), "There are no results.");
 }
 
+TEST_CASE("A terminal that is too narrow gets fewer columns, and a line says which are left out") {
+  for (const int columns : {20, 30, 40, 50, 60, 70, 80, 120}) {
+    CAPTURE(columns);
+    const std::string table = NarrowTable(EightTasks(), columns);
+    CHECK_LE(WidthOf(table), std::max(columns, 22));
+    CHECK_NE(table.find("mlp"), std::string::npos);
+    CHECK_EQ(table.find("Too wide for ") != std::string::npos, columns < 70);
+  }
+  const std::string narrow = NarrowTable(EightTasks(), 40);
+  CHECK_NE(narrow.find("Too wide for 40 columns: "), std::string::npos);
+  CHECK_NE(narrow.find("diverged"), std::string::npos);
+}
+
 TEST_CASE("A page has the same rows, with ratios to the unit") {
   const OptimizerComparison several = CompareOptimizers(EightTasks());
   CHECK_EQ(several.unit, "the best tuned baseline, Adam-cosine");
