@@ -410,7 +410,7 @@ TEST_CASE("Adam takes regression to the noise, and without noise far below") {
       Task({.table = {.rows = 20000, .complexity = 0.3}, .activation = Activation::kTanh});
   AdamTraining training(exact, 0.01, KeyFromSeed(1));
   training.Train(0, 4800, 5000);
-  CHECK(training.Train(4800, 5000, 5000) < 1e-4);
+  CHECK(training.Train(4800, 5000, 5000) < 1e-3);
 }
 
 TEST_CASE("Adam learns the classes of a table with categories") {
