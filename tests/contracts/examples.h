@@ -92,7 +92,7 @@ inline std::vector<Example> TaskExamples() {
                      "dim": 3}})"},
       {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "ImageMLP", "image_size": 3,
                      "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
-      {.config = R"({"type": "TrainedStart", "steps": 3, "fresh_tensors": 0, "task": {
+      {.config = R"({"type": "TrainedStart", "steps": 20, "fresh_tensors": 0, "task": {
                      "type": "FixedDimQuadraticFamily", "dim": 3}, "earlier": {
                      "type": "FixedDimQuadraticFamily", "dim": 3}})"},
       {.config = R"({"type": "TrainedStart", "steps": 2, "task": {"type": "TableMLP", "rows": 60,
