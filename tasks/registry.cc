@@ -62,7 +62,8 @@ struct FineTuningOptions {
   void Visit(FieldVisitor& v) {
     v.Typed("task", &task, TaskRegistry().table(), "The family that is wrapped.");
     v.Typed("earlier", &earlier, TaskRegistry().table(),
-            "The family that the params were trained on before, with the same tensors.");
+            "The family that the params were trained on before, with the same tensors but for "
+            "fresh ones.");
     own.Visit(v);
   }
 };

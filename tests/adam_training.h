@@ -63,6 +63,8 @@ class AdamTraining {
     return accuracy;
   }
 
+  const std::vector<float>& params() const { return params_; }
+
  private:
   double Loss(TaskEvaluation evaluation) {
     float loss = 0;

@@ -92,8 +92,10 @@ Config WrappedExperiment() {
               "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "data": "glyphs"}}})")
       .With("estimators.1.task.task.task.batch_size", "8")
       .With("estimators.2.task", R"({"type": "ESTask", "pairs": 2,
-              "task": {"type": "SubsampleDirections", "task": {"type": "QuadraticTask"}}})")
-      .With("estimators[2].task.task.task.dim", "2");
+              "task": {"type": "SubsampleDirections", "task": {"type": "TrainedStart", "steps": 5,
+                "fresh_tensors": 0, "task": {"type": "QuadraticTask"},
+                "earlier": {"type": "FixedDimQuadraticFamily", "dim": 2}}}})")
+      .With("estimators[2].task.task.task.task.dim", "2");
 }
 
 TEST_CASE("A family inside a family is a part of the config, checked to its end and written out") {

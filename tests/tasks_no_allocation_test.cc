@@ -16,8 +16,10 @@ namespace {
 TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
   const TaskResources resources("");
   for (const std::string text :
-       {R"({"type": "QuadraticTask"})", R"({"type": "FixedDimQuadraticFamily"})",
-        R"({"type": "NoisyQuadraticFamily"})", R"({"type": "LogQuadraticTask"})",
+       {R"({"type": "QuadraticTask"})",
+        R"({"type": "FixedDimQuadraticFamily"})",
+        R"({"type": "NoisyQuadraticFamily"})",
+        R"({"type": "LogQuadraticTask"})",
         R"({"type": "ImageMLP"})",
         R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})",
         R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "gelu"})",
@@ -34,6 +36,8 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "SampledFamily", "tasks": [{"type": "ReparamWeights", "task": {"type":
             "DelayedGradients", "task": {"type": "ESTask", "task": {"type": "ReducedBatchsize",
             "task": {"type": "ImageMLP"}}}}}]})",
+        R"({"type": "TrainedStart", "steps": 3, "task": {"type": "TableMLP"}, "earlier": {"type":
+            "TableMLP", "classes": 3}})",
         R"({"type": "NormalizeTaskGradient", "task": {"type": "SubsampleDirections", "task":
             {"type": "QuadraticTask"}}})"}) {
     CAPTURE(text);
@@ -64,6 +68,19 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
     }
     CHECK(allocations == before);
   }
+}
+
+TEST_CASE("A start that is trained allocates nothing once its scratch memory is there") {
+  const auto family = TaskRegistry().Make(
+      Config::Parse(R"({"type": "TrainedStart", "steps": 3, "task": {"type": "TableMLP"}, "earlier":
+                       {"type": "TableMLP", "classes": 3}})",
+                    "test"),
+      TaskResources(""));
+  std::vector<float> params(family->params_layout().size());
+  family->Init({}, KeyFromSeed(1), params, {});
+  const int64_t before = allocations;
+  for (uint64_t seed = 2; seed < 5; ++seed) family->Init({}, KeyFromSeed(seed), params, {});
+  CHECK(allocations == before);
 }
 
 }  // namespace

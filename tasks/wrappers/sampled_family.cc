@@ -15,19 +15,11 @@ namespace {
 
 constexpr const char* kSampledWho = "SampledFamily";
 
-std::string EntryWords(const Layout& layout, size_t i) {
-  if (i >= layout.entries().size()) return "nothing";
-  const LayoutEntry& entry = layout.entries()[i];
-  return fmt::format("'{}' {}", entry.name, ToString(entry.shape));
-}
-
 void RequireAlike(const char* what, const Layout& first, const Layout& other, size_t number) {
-  size_t i = 0;
-  const auto differs = [&] { return EntryWords(first, i) != EntryWords(other, i); };
-  for (; i < std::max(first.entries().size(), other.entries().size()) && !differs();) ++i;
+  const auto [of_first, of_other] = FirstDifference(first, other);
   Require(first == other,
           "{}: all tasks must have the same {}; tasks[0] has {} where tasks[{}] has {}",
-          kSampledWho, what, EntryWords(first, i), number, EntryWords(other, i));
+          kSampledWho, what, of_first, number, of_other);
 }
 
 std::string MaximumWords(const TaskParts& parts) {

@@ -1,5 +1,7 @@
 #include "lopt/tasks/wrappers/task_wrapper.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -32,6 +34,12 @@ std::span<T> FirstColumns(std::span<T> rows, int64_t n, int64_t size, Workspace&
     std::ranges::copy(rows.subspan(row * width, size), columns.begin() + row * size);
   }
   return columns;
+}
+
+std::string EntryWords(const Layout& layout, size_t i) {
+  if (i >= layout.entries().size()) return "nothing";
+  const LayoutEntry& entry = layout.entries()[i];
+  return fmt::format("'{}' {}", entry.name, ToString(entry.shape));
 }
 
 }  // namespace
@@ -143,6 +151,13 @@ double TaskWrapper::Dot(std::span<const float> a, std::span<const float> b) {
     sums[lane] += double{a[i + lane]} * double{b[i + lane]};
   }
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+std::pair<std::string, std::string> FirstDifference(const Layout& first, const Layout& other) {
+  size_t i = 0;
+  const size_t shorter = std::min(first.entries().size(), other.entries().size());
+  while (i < shorter && first.entries()[i] == other.entries()[i]) ++i;
+  return {EntryWords(first, i), EntryWords(other, i)};
 }
 
 }  // namespace lopt

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/key.h"
@@ -70,6 +72,10 @@ class TaskWrapper : public FamilyOverFamilies {
  private:
   std::shared_ptr<const TaskFamily> task_;
 };
+
+// What both layouts have at the first place where they differ: a tensor, such as "'x' [3]", or
+// "nothing" behind the end of the shorter one.
+std::pair<std::string, std::string> FirstDifference(const Layout& first, const Layout& other);
 
 // What a loss without its gradient costs of both: a third in a network whose layers each make three
 // products of one size.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/denormals.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 
@@ -14,23 +16,34 @@ namespace {
 constexpr const char* kTrainedStartWho = "TrainedStart";
 
 // Purposes of its own key.
-enum EarlierDraw : uint64_t { kEarlierTask = 0, kEarlierParams = 1, kEarlierBatches = 2 };
+enum EarlierDraw : uint64_t {
+  kEarlierTask = 0,
+  kEarlierParams = 1,
+  kEarlierBatches = 2,
+  kEarlierOrder = 3
+};
 
-// Adam on params [P].
+// Adam on params [P], its moments in scratch.
 class EarlierAdam {
  public:
-  EarlierAdam(double learning_rate, size_t size)
-      : learning_rate_(learning_rate), m_(size), v_(size) {}
+  EarlierAdam(double learning_rate, int64_t size, Workspace& scratch)
+      : learning_rate_(learning_rate),
+        m_(scratch.Take<double>(size)),
+        v_(scratch.Take<double>(size)) {
+    std::ranges::fill(m_, 0.0);
+    std::ranges::fill(v_, 0.0);
+  }
 
   void Step(std::span<const float> gradient, std::span<float> params) {
+    const FlushDenormals flush;  // moments of what gets no gradient any more
     ++step_;
-    const double rate =
-        learning_rate_ * std::sqrt(1 - std::pow(kBeta2, step_)) / (1 - std::pow(kBeta1, step_));
-    const double epsilon = kEpsilon * std::sqrt(1 - std::pow(kBeta2, step_));
+    const double root = std::sqrt(1 - std::pow(kBeta2, step_));
+    const double rate = learning_rate_ * root / (1 - std::pow(kBeta1, step_));
     for (size_t i = 0; i < params.size(); ++i) {
-      m_[i] = kBeta1 * m_[i] + (1 - kBeta1) * gradient[i];
-      v_[i] = kBeta2 * v_[i] + (1 - kBeta2) * gradient[i] * gradient[i];
-      params[i] -= static_cast<float>(rate * m_[i] / (std::sqrt(v_[i]) + epsilon));
+      const double g = gradient[i];
+      m_[i] = kBeta1 * m_[i] + (1 - kBeta1) * g;
+      v_[i] = kBeta2 * v_[i] + (1 - kBeta2) * g * g;
+      params[i] -= static_cast<float>(rate * m_[i] / (std::sqrt(v_[i]) + kEpsilon * root));
     }
   }
 
@@ -41,9 +54,43 @@ class EarlierAdam {
 
   double learning_rate_;
   int64_t step_ = 0;
-  std::vector<double> m_;
-  std::vector<double> v_;
+  std::span<double> m_;
+  std::span<double> v_;
 };
+
+// Of the first `tensors`.
+Layout FirstTensors(const Layout& layout, int64_t tensors) {
+  std::vector<std::pair<std::string, Shape>> first;
+  for (int64_t i = 0; i < tensors; ++i) {
+    first.emplace_back(layout.entries()[i].name, layout.entries()[i].shape);
+  }
+  return Layout(std::move(first));
+}
+
+// Throws Error where the two cannot be trained one after the other. The number of params kept.
+int64_t KeptParams(const TaskFamily& task, const TaskFamily& earlier, int64_t fresh) {
+  const Layout& params = task.params_layout();
+  const auto tensors = std::ssize(params.entries());
+  const auto of_earlier = std::ssize(earlier.params_layout().entries());
+  Require(fresh <= tensors, "{}: fresh_tensors is {}, but the params have {}", kTrainedStartWho,
+          fresh, tensors);
+  Require(of_earlier == tensors, "{}: the task has {} tensors, but earlier has {}; wanted as many",
+          kTrainedStartWho, tensors, of_earlier);
+  const Layout kept = FirstTensors(params, tensors - fresh);
+  const Layout trained = FirstTensors(earlier.params_layout(), tensors - fresh);
+  const auto [here, there] = FirstDifference(kept, trained);
+  Require(kept == trained,
+          "{}: the params that are not fresh must be the same; the task has {} where earlier has "
+          "{}",
+          kTrainedStartWho, here, there);
+  const Layout& state = task.model_state_layout();
+  const Layout& state_there = earlier.model_state_layout();
+  const auto [state_words, there_words] = FirstDifference(state, state_there);
+  Require(state == state_there || state.size() + state_there.size() == 0,
+          "{}: the model state must be the same; the task has {} where earlier has {}",
+          kTrainedStartWho, state_words, there_words);
+  return kept.size();
+}
 
 }  // namespace
 
@@ -51,7 +98,8 @@ void TrainedStartOptions::Visit(FieldVisitor& v) {
   v.Field("steps", &steps, Between(0, 10000000), "Steps of Adam on the earlier task.");
   v.Field("learning_rate", &learning_rate, Above(0), "Adam's, constant.");
   v.Field("fresh_tensors", &fresh_tensors, Between(0, 1000000),
-          "The last tensors of the params, which start as the task's do: 2 are a new last layer.");
+          "The last tensors of the params, which start as the task's do: 2 are a new last layer. "
+          "In earlier they may have other shapes.");
 }
 
 TrainedStart::TrainedStart(const std::shared_ptr<const TaskFamily>& task,
@@ -59,48 +107,50 @@ TrainedStart::TrainedStart(const std::shared_ptr<const TaskFamily>& task,
                            const TrainedStartOptions& options)
     : TaskWrapper(task, PartsOf(*task)),
       earlier_(std::move(earlier)),
-      options_(CheckOptions(kTrainedStartWho, options)) {
-  Require(earlier_->params_layout() == task->params_layout(),
-          "{}: wanted an earlier task with the task's params, {} numbers; got others, {}",
-          kTrainedStartWho, task->params_layout().size(), earlier_->params_layout().size());
-  Require(earlier_->model_state_layout() == task->model_state_layout(),
-          "{}: wanted an earlier task with the task's model state", kTrainedStartWho);
-  const auto tensors = std::ssize(task->params_layout().entries());
-  Require(options.fresh_tensors <= tensors, "{}: fresh_tensors is {}, but the params have {}",
-          kTrainedStartWho, options.fresh_tensors, tensors);
-}
+      options_(CheckOptions(kTrainedStartWho, options)),
+      kept_(KeptParams(*task, *earlier_, options.fresh_tensors)) {}
 
-void TrainedStart::DoInit(std::span<const float> config, Key key, std::span<float> params,
-                          std::span<float> model_state) const {
-  const Key own = OwnKey(key);
-  std::vector<float> earlier_config(static_cast<size_t>(earlier_->config_layout().size()));
-  std::vector<float> trained(params.size());
-  std::vector<float> gradient(params.size());
-  earlier_->Sample(FoldIn(own, kEarlierTask), earlier_config);
-  earlier_->Init(earlier_config, FoldIn(own, kEarlierParams), trained, model_state);
-  EarlierAdam adam(options_.learning_rate, params.size());
-  Workspace scratch;
+void TrainedStart::TrainEarlier(Key key, std::span<float> params, std::span<float> model_state,
+                                Workspace& scratch) const {
+  const auto config = scratch.Take<float>(earlier_->config_layout().size());
+  const auto gradient = scratch.Take<float>(std::ssize(params));
+  earlier_->Sample(FoldIn(key, kEarlierTask), config);
+  earlier_->Init(config, FoldIn(key, kEarlierParams), params, model_state);
+  EarlierAdam adam(options_.learning_rate, std::ssize(params), scratch);
+  const auto require = [&](bool finite, const char* what, int64_t step) {
+    Require(finite,
+            "{}: {} of the earlier training is not finite at step {}; its learning_rate is {}, "
+            "give a smaller one",
+            kTrainedStartWho, what, step, options_.learning_rate);
+  };
   for (int64_t step = 0; step < options_.steps; ++step) {
-    const Key batch = FoldIn(FoldIn(own, kEarlierBatches), static_cast<uint64_t>(step));
-    const EpisodeStep at{.order = FoldIn(own, kEarlierBatches), .step = step};
+    const Key batch = FoldIn(FoldIn(key, kEarlierBatches), static_cast<uint64_t>(step));
+    const EpisodeStep at{.order = FoldIn(key, kEarlierOrder), .step = step};
     float loss = 0;
-    earlier_->Evaluate({.config = earlier_config,
-                        .params = trained,
+    earlier_->Evaluate({.config = config,
+                        .params = params,
                         .model_state = model_state,
                         .keys = {&batch, 1},
                         .steps = {&at, 1},
                         .losses = {&loss, 1},
                         .gradients = gradient},
                        scratch);
-    adam.Step(gradient, trained);
+    require(std::isfinite(loss), "the loss", step);
+    adam.Step(gradient, params);
   }
-  std::vector<float> fresh_state(model_state.size());
-  TaskWrapper::DoInit(config, key, params, fresh_state);
-  const std::vector<LayoutEntry>& entries = params_layout().entries();
-  const int64_t fresh = options_.fresh_tensors;
-  const int64_t kept = fresh == 0 ? params_layout().size()
-                                  : entries[entries.size() - static_cast<size_t>(fresh)].offset;
-  std::copy_n(trained.begin(), kept, params.begin());
+  require(std::ranges::all_of(params, [](float x) { return std::isfinite(x); }), "a param",
+          options_.steps);
+}
+
+void TrainedStart::DoInit(std::span<const float> config, Key key, std::span<float> params,
+                          std::span<float> model_state) const {
+  WorkspacePool::Lease lease(workspaces_);
+  Workspace& scratch = *lease;
+  const Workspace::Frame frame(scratch);
+  const auto trained = scratch.Take<float>(earlier_->params_layout().size());
+  TrainEarlier(OwnKey(key), trained, model_state, scratch);
+  TaskWrapper::DoInit(config, key, params, scratch.Take<float>(std::ssize(model_state)));
+  std::copy_n(trained.begin(), kept_, params.begin());
 }
 
 }  // namespace lopt

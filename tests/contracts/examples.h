@@ -92,6 +92,13 @@ inline std::vector<Example> TaskExamples() {
                      "dim": 3}})"},
       {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "ImageMLP", "image_size": 3,
                      "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
+      {.config = R"({"type": "TrainedStart", "steps": 20, "fresh_tensors": 0, "task": {
+                     "type": "FixedDimQuadraticFamily", "dim": 3}, "earlier": {
+                     "type": "FixedDimQuadraticFamily", "dim": 3}})"},
+      {.config = R"({"type": "TrainedStart", "steps": 2, "task": {"type": "TableMLP", "rows": 60,
+                     "inputs": 2, "hidden": [5, 3], "batch_size": 8, "norm": "batch"},
+                     "earlier": {"type": "TableMLP", "rows": 60, "inputs": 2, "hidden": [5, 3],
+                     "batch_size": 8, "norm": "batch", "classes": 3, "table_seed": 1}})"},
       {.config = R"({"type": "SampledFamily", "weights": [1, 2, 3], "tasks": [
                      {"type": "QuadraticTask", "dim": 3},
                      {"type": "FixedDimQuadraticFamily", "dim": 3},
