@@ -184,7 +184,7 @@ TEST_CASE("Scripts of optimizers that change another's steps follow them on ever
         scheduled(R"({"type": "Celo2", "learning_rate": 1, "one_d": "adamw"})"),
         scheduled(both(orthogonal(sgdm), mlp)), both(sgdm, orthogonal(mlp)),
         both(R"({"type": "AdafacMLPLOpt", "step_mult": 0.1})",
-             R"({"type": "LearnableAdam", "schedule": "cosine"})")}) {
+             R"({"type": "LearnableAdam", "learning_rate": 0.1, "schedule": "cosine"})")}) {
     CAPTURE(config);
     ThetaFile file = Drawn(config);
     std::vector<float> noise(static_cast<size_t>(file.theta.size()));
