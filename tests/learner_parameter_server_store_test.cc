@@ -12,6 +12,7 @@
 #include "lopt/base/finite.h"
 #include "lopt/learner/parameter_server/parameter_store.h"
 #include "lopt/lopt/registry.h"
+#include "tests/default_optimizer.h"
 #include "tests/error_of.h"
 #include "tests/parameter_server_job.h"
 
@@ -193,12 +194,8 @@ TEST_CASE("Every registered optimizer steps params on a server, but two that mix
   std::vector<std::string> refused;
   for (const TypeEntry& type : OptimizerRegistry().table().entries()) {
     CAPTURE(type.type);
-    const bool of_another = type.type == "OrthogonalSteps" || type.type == "LearnedScheduler";
     ParameterServerOptions options = SmallModel();
-    options.optimizer =
-        Config::Parse(R"({"type": ")" + type.type + '"' +
-                          (of_another ? R"(, "optimizer": {"type": "LearnableSGDM"}})" : "}"),
-                      "test");
+    options.optimizer = Config::Parse(DefaultsOf(type.type), "test");
     options.num_steps = 4;
     const std::string error = ErrorOf([&] { StoreOf(options); });
     if (error != "no error") {

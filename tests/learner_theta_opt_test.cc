@@ -12,6 +12,7 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/registry.h"
+#include "tests/default_optimizer.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
@@ -241,13 +242,6 @@ std::vector<float> Drawn(uint64_t seed) {
 void Train(const ThetaOpt& opt, uint64_t first, uint64_t last, std::vector<float>* theta,
            NamedArrays* state) {
   for (uint64_t t = first; t < last; ++t) opt.Update(Drawn(10 + t), *theta, state);
-}
-
-// The config of a type with its defaults.
-std::string DefaultsOf(const std::string& type) {
-  const bool wraps = type == "OrthogonalSteps" || type == "LearnedScheduler";
-  return R"({"type": ")" + type + "\"" +
-         (wraps ? R"(, "optimizer": {"type": "LearnableSGDM"}})" : "}");
 }
 
 TEST_CASE("theta_opt of a float32 rule is the rule on the same gradients, bit for bit") {

@@ -18,11 +18,13 @@
 namespace lopt {
 namespace {
 
-const char* const kOptimizers[] = {R"({"type": "LearnableSGDM"})", R"({"type": "LearnableAdam"})",
-                                   R"({"type": "MLPLOpt"})",       R"({"type": "AdafacMLPLOpt"})",
-                                   R"({"type": "Celo2"})",         R"({"type": "SOAP"})",
+const char* const kOptimizers[] = {R"({"type": "LearnableSGDM"})",   R"({"type": "LearnableAdam"})",
+                                   R"({"type": "MLPLOpt"})",         R"({"type": "AdafacMLPLOpt"})",
+                                   R"({"type": "Celo2"})",           R"({"type": "SOAP"})",
                                    R"({"type": "LearnedScheduler",
-        "optimizer": {"type": "OrthogonalSteps", "optimizer": {"type": "LearnableSGDM"}}})"};
+        "optimizer": {"type": "OrthogonalSteps", "optimizer": {"type": "LearnableSGDM"}}})",
+                                   R"({"type": "MatricesAndVectors",
+        "matrices": {"type": "MLPLOpt"}, "vectors": {"type": "LearnableAdam"}})"};
 
 struct Trained {
   std::vector<float> params;

@@ -95,7 +95,9 @@ TEST_CASE("Params and states stay finite under finite gradients and params of an
             const Training run =
                 Trained(*optimizer, Shapes(), params ? size : 1, params ? 1 : size);
             // A step by SGD of its learning rate, 100, is beyond float32 then.
-            const bool beyond = size == 1e38f && !params && name == "LearnedScheduler-recommended";
+            const bool large = name == "LearnedScheduler-recommended" ||
+                               name == "LearnedScheduler-MatricesAndVectors";
+            const bool beyond = size == 1e38f && !params && large;
             CHECK(AllFinite(run.params) == !beyond);
             CHECK(AllFinite(run.state));
           };

@@ -34,7 +34,7 @@ const std::vector<std::string>& TensorsThatDoNotMatter() {
   static const std::vector<std::string> tensors = {
       // It scales means of squares whose features are normalised, so that only their changes from
       // step to step show it, and its decay is .999.
-      "AdafacMLPLOpt/rms_decays",
+      "AdafacMLPLOpt/rms_decays", "MatricesAndVectors/matrices/rms_decays",
       // They have no effect.
       "Celo/rnn_params/linear/w", "Celo/rnn_params/linear/b", "Celo/rnn_params/rnn_to_controls/w",
       "Celo/rnn_params/rnn_to_controls/b", "CeloAdam/rnn_params/linear/w",
@@ -54,6 +54,7 @@ const std::vector<std::string>& TensorsThatDoNotMatter() {
       "Celo-alone/rnn_params/step_size/w", "Celo-alone/rnn_params/step_size/b",
       // LearnedScheduler keeps directions alone.
       "LearnedScheduler-recommended/optimizer/log_lr", "LearnedScheduler-Adam/optimizer/log_lr",
+      "LearnedScheduler-MatricesAndVectors/optimizer/matrices/log_lr",
       // Far below the gradients, but for those of one tensor.
       "LearnedScheduler-Adam/optimizer/log_epsilon"};
   return tensors;

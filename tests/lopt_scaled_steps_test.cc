@@ -11,6 +11,7 @@
 #include "lopt/base/key.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/scaled_steps.h"
+#include "tests/default_optimizer.h"
 
 namespace lopt {
 namespace {
@@ -21,8 +22,7 @@ const Layout& Params() {
 }
 
 std::unique_ptr<UpdateRule> Bind(const std::string& type, float multiplier) {
-  const auto optimizer =
-      OptimizerRegistry().Make(Config::Parse(R"({"type": ")" + type + "\"}", "test"));
+  const auto optimizer = OptimizerRegistry().Make(Config::Parse(DefaultsOf(type), "test"));
   const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
   return ScaleSteps(optimizer->Bind(Params(), AsSpan(theta)), multiplier);
 }
@@ -50,25 +50,20 @@ void Step(const UpdateRule& rule, int64_t step, Run* run) {
               scratch);
 }
 
-// All but those that cannot be multiplied.
+// All but the one that cannot be multiplied: it keeps an average in its state.
 std::vector<std::string> Types() {
   std::vector<std::string> types;
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
-    // One keeps an average in its state, the others have no default: they are given an optimizer.
-    if (entry.type != "ScheduleFreeAdamW" && entry.type != "OrthogonalSteps" &&
-        entry.type != "LearnedScheduler") {
-      types.push_back(entry.type);
-    }
+    if (entry.type != "ScheduleFreeAdamW") types.push_back(entry.type);
   }
-  REQUIRE(types.size() >= 13);
+  REQUIRE(types.size() >= 16);
   return types;
 }
 
 TEST_CASE("A multiplier of 1 gives the bits of the rule, of every type of learned optimizer") {
   for (const std::string& type : Types()) {
     CAPTURE(type);
-    const auto optimizer =
-        OptimizerRegistry().Make(Config::Parse(R"({"type": ")" + type + "\"}", "test"));
+    const auto optimizer = OptimizerRegistry().Make(Config::Parse(DefaultsOf(type), "test"));
     const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
     const auto plain = optimizer->Bind(Params(), AsSpan(theta));
     const auto scaled = Bind(type, 1);

@@ -374,6 +374,9 @@ TEST_CASE("What cannot be exported as C is an error that lists what can") {
   CHECK_EQ(error(R"({"type": "Celo"})"), "C: a Celo cannot be exported; " + types);
   CHECK_EQ(error(R"({"type": "OrthogonalSteps", "optimizer": {"type": "LearnableAdam"}})"),
            "C: a LearnableAdam cannot be exported; " + types);
+  CHECK_EQ(error(R"({"type": "LearnedScheduler", "optimizer": {"type": "MatricesAndVectors",
+                     "matrices": {"type": "MLPLOpt"}, "vectors": {"type": "MLPLOpt"}}})"),
+           "C: a MatricesAndVectors cannot be exported; " + types);
   CHECK_EQ(error(R"({"type": "MLPLOpt", "precision": "bf16"})"),
            "C: an MLPLOpt with precision bf16 cannot be exported; precisions that can: fp32");
   CHECK_EQ(error(R"({"type": "OrthogonalSteps", "optimizer":

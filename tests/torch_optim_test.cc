@@ -51,6 +51,11 @@ constexpr const char* kLearnedScheduler =
     R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps", "optimizer":
         {"type": "LearnableSGDM", "learning_rate": 1000}}})";
 
+constexpr const char* kMatricesAndVectors =
+    R"({"type": "LearnedScheduler", "optimizer": {"type": "MatricesAndVectors",
+        "matrices": {"type": "OrthogonalSteps", "optimizer": {"type": "LearnableSGDM"}},
+        "vectors": {"type": "MLPLOpt", "step_mult": 1}}})";
+
 ThetaFile Theta(const std::string& config = kMlp) {
   ThetaFile file;
   file.learned_optimizer = Config::Parse(config, "test");
@@ -344,8 +349,9 @@ TEST_CASE("AdafacMLPLOpt has the same bits for any strides, from an archive, and
 }
 
 TEST_CASE("Contiguous float32 parameters get the bits of their update rules, in place") {
-  for (const char* config : {kMlp, R"({"type": "LearnableAdam"})", R"({"type": "LearnableSGDM"})",
-                             R"({"type": "LearnableSGD"})", kAllOptions, kLearnedScheduler}) {
+  for (const char* config :
+       {kMlp, R"({"type": "LearnableAdam"})", R"({"type": "LearnableSGDM"})",
+        R"({"type": "LearnableSGD"})", kAllOptions, kLearnedScheduler, kMatricesAndVectors}) {
     CAPTURE(config);
     const Tensors params = SomeParams();
     std::vector<const void*> places;

@@ -167,6 +167,10 @@ TEST_CASE("Scripts of optimizers that change another's steps follow them on ever
   const auto scheduled = [](const std::string& optimizer, const std::string& more = "") {
     return R"({"type": "LearnedScheduler", "optimizer": )" + optimizer + more + "}";
   };
+  const auto both = [](const std::string& matrices, const std::string& vectors) {
+    return R"({"type": "MatricesAndVectors", "matrices": )" + matrices + R"(, "vectors": )" +
+           vectors + "}";
+  };
   // Large steps, of which little is rounded away beside the params.
   const std::string sgdm = R"({"type": "LearnableSGDM", "learning_rate": 10})";
   const std::string mlp = R"({"type": "MLPLOpt", "step_mult": 1, "relative_step": true})";
@@ -177,7 +181,10 @@ TEST_CASE("Scripts of optimizers that change another's steps follow them on ever
         scheduled(orthogonal(R"({"type": "AdafacMLPLOpt", "step_mult": 1})"),
                   R"(, "hidden_size": 3, "weight_decay": 0.1, "schedule": "constant")"),
         scheduled(R"({"type": "Celo2Base", "learning_rate": 1, "schedule": "cosine"})"),
-        scheduled(R"({"type": "Celo2", "learning_rate": 1, "one_d": "adamw"})")}) {
+        scheduled(R"({"type": "Celo2", "learning_rate": 1, "one_d": "adamw"})"),
+        scheduled(both(orthogonal(sgdm), mlp)), both(sgdm, orthogonal(mlp)),
+        both(R"({"type": "AdafacMLPLOpt", "step_mult": 0.1})",
+             R"({"type": "LearnableAdam", "learning_rate": 0.1, "schedule": "cosine"})")}) {
     CAPTURE(config);
     ThetaFile file = Drawn(config);
     std::vector<float> noise(static_cast<size_t>(file.theta.size()));
@@ -293,6 +300,8 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
        R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps", "optimizer":
            {"type": "LearnableSGDM", "learning_rate": 100}}})",
        R"({"type": "OrthogonalSteps", "optimizer": {"type": "MLPLOpt", "step_mult": 1}})",
+       R"({"type": "MatricesAndVectors", "matrices": {"type": "AdafacMLPLOpt", "step_mult": 0.1},
+           "vectors": {"type": "LearnableAdam", "learning_rate": 0.1}})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1, "schedule": "cosine"})",
        R"({"type": "LearnableSGDM", "schedule": "linear"})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5, "schedule": "cosine"})"}) {
@@ -372,7 +381,9 @@ TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in p
        {R"({"type": "MLPLOpt"})", R"({"type": "LearnableSGD"})", R"({"type": "LearnableSGDM"})",
         R"({"type": "LearnableAdam"})",
         R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
-            "optimizer": {"type": "LearnableSGDM"}}})"}) {
+            "optimizer": {"type": "LearnableSGDM"}}})",
+        R"({"type": "MatricesAndVectors", "matrices": {"type": "LearnableSGDM"},
+            "vectors": {"type": "LearnableAdam"}})"}) {
     CAPTURE(config);
     const torch::jit::Module module = Export(Drawn(config));
     for (const Shape& shape : std::vector<Shape>{{}, {1}, {17}, {2, 3}, {2, 1, 3, 2, 2}, {0, 3}}) {
@@ -452,6 +463,9 @@ TEST_CASE("A script with a schedule raises without num_steps and at a step that 
                   "LearnedScheduler needs num_steps: step 0 is not one"),
         std::pair(R"({"type": "OrthogonalSteps",
                       "optimizer": {"type": "LearnableSGD", "schedule": "cosine"}})",
+                  "LearnableSGD with schedule 'cosine' needs num_steps: step 0 is not one"),
+        std::pair(R"({"type": "MatricesAndVectors", "matrices": {"type": "LearnableSGD"},
+                      "vectors": {"type": "LearnableSGD", "schedule": "cosine"}})",
                   "LearnableSGD with schedule 'cosine' needs num_steps: step 0 is not one")}) {
     Scripted scripted(Export(Drawn(config)), torch::ones({2}));
     CHECK_THROWS_WITH(scripted.Update(torch::ones({2})), doctest::Contains(need));
@@ -481,7 +495,7 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   CHECK(error([&] { MakeTorchScript(file); }) ==
         "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, Celo, Celo2, "
         "Celo2Base, CeloAdam, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, "
-        "MLPLOpt, OrthogonalSteps, Sinv6");
+        "MLPLOpt, MatricesAndVectors, OrthogonalSteps, Sinv6");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(
@@ -492,6 +506,14 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
         R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
             "optimizer": {"type": ")" +
             inner + "\"}}}",
+        "test");
+    CHECK(error([&] {
+            MakeTorchScript(file);
+          }).starts_with("TorchScript: a " + inner + " cannot be exported"));
+    file.learned_optimizer = Config::Parse(
+        R"({"type": "MatricesAndVectors", "matrices": {"type": "LearnableSGD"},
+            "vectors": {"type": ")" +
+            inner + "\"}}",
         "test");
     CHECK(error([&] {
             MakeTorchScript(file);

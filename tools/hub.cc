@@ -32,6 +32,7 @@
 #include "lopt/evaluation/tables.h"
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/use/inner_optimizers.h"
 #include "lopt/lopt/use/one_file.h"
 #include "lopt/lopt/use/torch_script.h"
 #include "lopt/tools/commands.h"
@@ -220,12 +221,11 @@ std::string Nature(const std::string& path, const ThetaFile& file) {
 
 // --- How to load it ---------------------------------------------------------------------------
 
-// Whether the type, or one whose steps it changes, comes with a plug-in.
+// Whether the type, or one of those that it is made of, comes with a plug-in.
 bool IsOfPlugin(const Config& optimizer) {
-  const auto inner = optimizer.json().find("optimizer");
   return !OptimizerRegistry().table().Find(optimizer).plugin.empty() ||
-         (inner != optimizer.json().end() && inner->is_object() &&
-          IsOfPlugin(Config::FromJson(*inner)));
+         std::ranges::any_of(InnerOptimizers(optimizer),
+                             [](const auto& inner) { return IsOfPlugin(inner.second); });
 }
 
 std::string InTorch(const LearnedOptimizer& optimizer) {

@@ -1,7 +1,8 @@
 #include "lopt/lopt/rules/matrices_and_vectors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,28 +29,25 @@ Layout TwoLayouts(const Layout& matrices, const Layout& vectors) {
   return Layout(std::move(tensors));
 }
 
-bool HasTwoAxes(const LayoutEntry& entry) { return entry.shape.size() >= 2; }
-
-// The params that one of the two steps.
-Layout PartOfParams(const Layout& params, bool matrices) {
-  std::vector<std::pair<std::string, Shape>> tensors;
-  for (const LayoutEntry& entry : params.entries()) {
-    if (HasTwoAxes(entry) == matrices) tensors.emplace_back(entry.name, entry.shape);
-  }
-  return Layout(std::move(tensors));
-}
-
-// A rule for some tensors of a larger row.
+// The rule of one of the two, for its tensors of a larger row.
 class PartRule {
  public:
-  PartRule(const Layout& params, bool matrices, std::unique_ptr<UpdateRule> rule)
-      : rule_(std::move(rule)) {
-    std::ranges::copy_if(params.entries(), std::back_inserter(entries_),
-                         [&](const LayoutEntry& entry) { return HasTwoAxes(entry) == matrices; });
+  PartRule(const LearnedOptimizer& optimizer, const Layout& params, bool matrices,
+           std::span<const float> theta) {
+    std::vector<std::pair<std::string, Shape>> own;
+    for (const LayoutEntry& entry : params.entries()) {
+      if ((entry.shape.size() >= 2) != matrices) continue;
+      own.emplace_back(entry.name, entry.shape);
+      entries_.push_back(entry);
+    }
+    rule_ = optimizer.Bind(Layout(std::move(own)), theta);
+    if (!has_tensors()) return;
+    RequireStepsMakeParams(*rule_, fmt::format("{}: {}", kWho, matrices ? "matrices" : "vectors"));
   }
 
-  const UpdateRule& rule() const { return *rule_; }
-  int64_t state_size() const { return rule_->state_layout().size(); }
+  bool has_tensors() const { return !entries_.empty(); }
+  const Layout& state_layout() const { return rule_->state_layout(); }
+  double LearningRate(const StepInfo& info) const { return rule_->LearningRate(info); }
 
   void InitState(const StepInfo& info, std::span<const float> params,
                  std::span<float> state) const {
@@ -59,8 +57,13 @@ class PartRule {
   }
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const {
-    const Workspace::Frame frame(scratch);
+    if (!has_tensors()) return;
     const int64_t size = rule_->params_layout().size();
+    if (size == std::ssize(params)) {  // all of the row's numbers
+      rule_->Update(info, gradient, params, state, scratch);
+      return;
+    }
+    const Workspace::Frame frame(scratch);
     const std::span<float> own_gradient = scratch.Take<float>(size);
     const std::span<float> own_params = scratch.Take<float>(size);
     Gather(gradient, own_gradient);
@@ -68,7 +71,7 @@ class PartRule {
     rule_->Update(info, own_gradient, own_params, state, scratch);
     const float* from = own_params.data();
     for (const LayoutEntry& e : entries_) {
-      std::copy_n(from, e.size, &params[static_cast<size_t>(e.offset)]);
+      std::copy_n(from, e.size, params.data() + e.offset);
       from += e.size;
     }
   }
@@ -87,25 +90,24 @@ class PartRule {
 class TwoRules : public UpdateRule {
  public:
   TwoRules(const Layout& params, PartRule matrices, PartRule vectors)
-      : UpdateRule(params,
-                   TwoLayouts(matrices.rule().state_layout(), vectors.rule().state_layout())),
+      : UpdateRule(params, TwoLayouts(matrices.state_layout(), vectors.state_layout())),
         matrices_(std::move(matrices)),
         vectors_(std::move(vectors)) {}
 
   double LearningRate(const StepInfo& info) const override {
-    return matrices_.rule().LearningRate(info);
+    return (matrices_.has_tensors() ? matrices_ : vectors_).LearningRate(info);
   }
 
  private:
   void DoInitState(const StepInfo& info, std::span<const float> params,
                    std::span<float> state) const override {
-    const auto first = static_cast<size_t>(matrices_.state_size());
+    const auto first = static_cast<size_t>(matrices_.state_layout().size());
     matrices_.InitState(info, params, state.first(first));
     vectors_.InitState(info, params, state.subspan(first));
   }
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
-    const auto first = static_cast<size_t>(matrices_.state_size());
+    const auto first = static_cast<size_t>(matrices_.state_layout().size());
     matrices_.Update(info, gradient, params, state.first(first), scratch);
     vectors_.Update(info, gradient, params, state.subspan(first), scratch);
   }
@@ -113,13 +115,6 @@ class TwoRules : public UpdateRule {
   PartRule matrices_;
   PartRule vectors_;
 };
-
-PartRule BindPart(const LearnedOptimizer& optimizer, const Layout& params, bool matrices,
-                  std::span<const float> theta) {
-  auto rule = optimizer.Bind(PartOfParams(params, matrices), theta);
-  RequireStepsMakeParams(*rule, kWho);
-  return {params, matrices, std::move(rule)};
-}
 
 std::string NeedOfEither(const LearnedOptimizer& matrices, const LearnedOptimizer& vectors) {
   return matrices.needs_num_steps().empty() ? vectors.needs_num_steps()
@@ -146,8 +141,8 @@ MatricesAndVectors::MatricesAndVectors(std::shared_ptr<const LearnedOptimizer> m
       matrices_(std::move(matrices)),
       vectors_(std::move(vectors)) {
   Require(matrices_->run_state_size() == 0 && vectors_->run_state_size() == 0,
-          "{}: wanted optimizers that keep nothing but what belongs to a tensor; {} keeps numbers "
-          "of the run",
+          "{}: wanted optimizers whose state belongs to their tensors; that of {} has numbers of "
+          "the run",
           kWho, matrices_->run_state_size() > 0 ? "matrices" : "vectors");
 }
 
@@ -165,8 +160,8 @@ void MatricesAndVectors::DoInitTheta(Key key, std::span<float> theta) const {
 std::unique_ptr<UpdateRule> MatricesAndVectors::DoBind(const Layout& params,
                                                        std::span<const float> theta) const {
   const auto first = static_cast<size_t>(matrices_->theta_layout().size());
-  return std::make_unique<TwoRules>(params, BindPart(*matrices_, params, true, theta.first(first)),
-                                    BindPart(*vectors_, params, false, theta.subspan(first)));
+  return std::make_unique<TwoRules>(params, PartRule(*matrices_, params, true, theta.first(first)),
+                                    PartRule(*vectors_, params, false, theta.subspan(first)));
 }
 
 }  // namespace lopt

@@ -16,6 +16,7 @@
 #include "lopt/base/presets.h"
 #include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/use/inner_optimizers.h"
 
 namespace lopt {
 namespace {
@@ -150,12 +151,11 @@ std::string ShortSchedules() {
 ScriptModule MakeRule(const Config& config) {
   Definitions rule = AllOf(ClassName(config.Type()));
   ScriptModule module;
+  for (const auto& [option, inner] : InnerOptimizers(config)) {
+    module.modules[option] = MakeRule(inner);
+  }
   for (const auto& [option, value] : config.json().items()) {
-    if (option == "optimizer") {
-      module.modules[option] = MakeRule(Config::FromJson(value));
-    } else if (option != "type") {
-      rule.constants[option] = value;
-    }
+    if (option != "type" && !module.modules.contains(option)) rule.constants[option] = value;
   }
   module.methods = Text(rule.functions);
   module.attributes = Config::FromJson(rule.constants);
@@ -172,14 +172,19 @@ std::string ObjectionOf(const Config& config) {
         type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
         fmt::join(types, ", "));
   }
+  const auto inner = InnerOptimizers(config);
   for (const auto& [option, value] : config.json().items()) {
-    if (option != "optimizer" && value.is_object()) {
+    const auto is_it = [&name = option](const auto& other) { return other.first == name; };
+    if (value.is_object() && std::ranges::none_of(inner, is_it)) {
       return fmt::format("a {} with the {} {} cannot be exported; schedules that can: {}", type,
                          option, value.dump(), ShortSchedules());
     }
   }
-  const auto inner = config.json().find("optimizer");
-  return inner == config.json().end() ? "" : ObjectionOf(Config::FromJson(*inner));
+  for (const auto& [option, optimizer] : inner) {
+    const std::string objection = ObjectionOf(optimizer);
+    if (!objection.empty()) return objection;
+  }
+  return "";
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace lopt {
 //     The state of a fresh parameter: float32 [k, shape of param], on param's device; k is 6 for
 //     MLPLOpt (its momenta), 0 for LearnableSGD, 1 for LearnableSGDM, 2 for LearnableAdam. For
 //     AdafacMLPLOpt, Celo2, Celo2Base and LearnedScheduler it is float32 [S], the arrays of its
-//     state one after the other; for OrthogonalSteps, that of the optimizer that it changes.
+//     state one after the other; so it is for MatricesAndVectors, those of the optimizer that steps
+//     the parameter; for OrthogonalSteps, that of the optimizer that it changes.
 //   update(param: Tensor, grad: Tensor, state: Tensor, step: int, num_steps: int = 0)
 //       -> Tuple[Tensor, Tensor]
 //     The new param, of param's dtype, and the new state. `step` is the number of updates that this

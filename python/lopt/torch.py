@@ -157,10 +157,11 @@ class KernelExecutor:
 
     def _parts(self, row: torch.Tensor, shape: tuple[int, ...]) -> Iterable[tuple]:
         """Of a row: names, views of the parts, their shapes in state_dict(), and whether they are
-        the momenta of an MLPLOpt, or of one whose steps are changed, which are in blocks."""
+        the momenta of an MLPLOpt, or of one that another is made of, which are in blocks."""
         optimizer = self._weights.learned_optimizer
-        while "optimizer" in optimizer:
-            optimizer = optimizer["optimizer"]
+        part = "matrices" if len(shape) >= 2 else "vectors"  # of MatricesAndVectors
+        while inner := optimizer.get("optimizer", optimizer.get(part)):
+            optimizer = inner
         begin = 0
         layout = self._core.state_layout(self._rule(shape))
         for (name, wanted), (_, own) in zip(self._weights.state_shapes(shape).items(), layout):

@@ -10,24 +10,29 @@ class _OfAnother(_Rule):
 
     def optimizer_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
         """state_shapes of the other rule, for a tensor of this shape."""
-        if self.optimizer.SEES_SHAPES:
-            return self.optimizer.state_shapes(shape)
-        n = 1
-        for size in shape:
-            n *= size
-        return self.optimizer.state_shapes([n])
+        return self.optimizer.state_shapes(_seen_shape(shape, self.optimizer.SEES_SHAPES))
 
     def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
                         states: List[Dict[str, Tensor]], t: int, num_steps: int,
                         loss: float) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
-        if self.optimizer.SEES_SHAPES:
-            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps, loss)
-        else:
-            steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
-                                         [g.reshape([-1]) for g in gradients], states, t, num_steps,
-                                         loss)
+        steps = self.optimizer.steps(w, _as_seen(params, self.optimizer.SEES_SHAPES),
+                                     _as_seen(gradients, self.optimizer.SEES_SHAPES), states, t,
+                                     num_steps, loss)
         return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
+
+
+def _seen_shape(shape: List[int], sees_shapes: bool) -> List[int]:
+    """The shape in which a tensor comes to a rule, by its SEES_SHAPES."""
+    n = 1
+    for size in shape:
+        n *= size
+    return shape if sees_shapes else [n]
+
+
+def _as_seen(tensors: List[Tensor], sees_shapes: bool) -> List[Tensor]:
+    """The tensors in those shapes."""
+    return tensors if sees_shapes else [x.reshape([-1]) for x in tensors]
 
 
 def _orthogonal(step: Tensor) -> Tensor:
@@ -81,16 +86,18 @@ class _OrthogonalSteps(_OfAnother):
 
 
 class _MatricesAndVectors(_Rule):
-    """Two rules: one for tensors of two axes or more, the other for the rest."""
+    """Two rules: one steps the tensors of two axes or more, the other the rest."""
 
     OPTIONS = {"matrices": {}, "vectors": {}}
     OTHERS = ("matrices", "vectors")
     SEES_SHAPES = True
 
     @staticmethod
-    def needs_loss(options):
-        return any(_rule_of(options[name]).needs_loss(options[name])
-                   for name in _MatricesAndVectors.OTHERS)
+    def check(options):
+        for name in _MatricesAndVectors.OTHERS:
+            if _rule_of(options[name]).needs_loss(options[name]):
+                raise ValueError(f"{name} must be an optimizer that needs no loss, got a "
+                                 f"{options[name]['type']}")
 
     @staticmethod
     def need_of_num_steps(options):
@@ -106,10 +113,9 @@ class _MatricesAndVectors(_Rule):
         return shapes
 
     def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
-        seen, flat = list(shape), [_count_of(shape)]
         if len(shape) >= 2:
-            return self.matrices.state_shapes(seen if self.matrices.SEES_SHAPES else flat)
-        return self.vectors.state_shapes(seen if self.vectors.SEES_SHAPES else flat)
+            return self.matrices.state_shapes(_seen_shape(shape, self.matrices.SEES_SHAPES))
+        return self.vectors.state_shapes(_seen_shape(shape, self.vectors.SEES_SHAPES))
 
     def state_of_elements(self) -> bool:  # of exported modules
         return False
@@ -123,38 +129,27 @@ class _MatricesAndVectors(_Rule):
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
               states: List[Dict[str, Tensor]], t: int, num_steps: int,
               loss: float) -> List[Tensor]:
-        steps = list(params)
-        matrices = [i for i in range(len(params)) if params[i].dim() >= 2]
-        vectors = [i for i in range(len(params)) if params[i].dim() < 2]
+        matrices: List[int] = []
+        vectors: List[int] = []
+        for i, p in enumerate(params):
+            (matrices if p.dim() >= 2 else vectors).append(i)
+        found: List[Tensor] = []
         if len(matrices) > 0:
-            own = self.matrices.steps(
-                _without("matrices/", w), _as_seen([params[i] for i in matrices],
-                                                   self.matrices.SEES_SHAPES),
-                _as_seen([gradients[i] for i in matrices], self.matrices.SEES_SHAPES),
-                [states[i] for i in matrices], t, num_steps, loss)
-            for i, step in zip(matrices, own):
-                steps[i] = step.view(params[i].shape)
+            seen = self.matrices.SEES_SHAPES
+            found += self.matrices.steps(_without("matrices/", w),
+                                         _as_seen([params[i] for i in matrices], seen),
+                                         _as_seen([gradients[i] for i in matrices], seen),
+                                         [states[i] for i in matrices], t, num_steps, loss)
         if len(vectors) > 0:
-            own = self.vectors.steps(
-                _without("vectors/", w), _as_seen([params[i] for i in vectors],
-                                                  self.vectors.SEES_SHAPES),
-                _as_seen([gradients[i] for i in vectors], self.vectors.SEES_SHAPES),
-                [states[i] for i in vectors], t, num_steps, loss)
-            for i, step in zip(vectors, own):
-                steps[i] = step.view(params[i].shape)
+            seen = self.vectors.SEES_SHAPES
+            found += self.vectors.steps(_without("vectors/", w),
+                                        _as_seen([params[i] for i in vectors], seen),
+                                        _as_seen([gradients[i] for i in vectors], seen),
+                                        [states[i] for i in vectors], t, num_steps, loss)
+        steps = list(params)
+        for i, step in zip(matrices + vectors, found):
+            steps[i] = step.view(params[i].shape)
         return steps
-
-
-def _count_of(shape: List[int]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
-
-
-def _as_seen(tensors: List[Tensor], sees_shapes: bool) -> List[Tensor]:
-    """The tensors as they are, or flat."""
-    return tensors if sees_shapes else [x.reshape([-1]) for x in tensors]
 
 
 def _columns(p: Tensor) -> float:

@@ -21,7 +21,7 @@ STEPS = 12
 
 # One of each type, an optimizer of others, a schedule, and bfloat16.
 RULES = [{"type": kind} for kind in lopt_optimizer._TYPES if kind not in (
-    "OrthogonalSteps", "LearnedScheduler")] + list(one_file.OF_OTHERS) + [
+    "OrthogonalSteps", "MatricesAndVectors", "LearnedScheduler")] + list(one_file.OF_OTHERS) + [
     {"type": "LearnableAdam", "schedule": "cosine"},
     {"type": "MLPLOpt", "precision": "bf16"}]
 

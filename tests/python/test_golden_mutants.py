@@ -73,6 +73,11 @@ FILES = {
     "LearnableAdam": [({"type": "LearnableAdam", "schedule": "cosine", "weight_decay": 0.1}, {})],
     "OrthogonalSteps": [({"type": "OrthogonalSteps",
                           "optimizer": {"type": "LearnableSGDM", "schedule": "cosine"}}, {})],
+    "MatricesAndVectors": [({"type": "MatricesAndVectors", "matrices": ADAFAC,
+                             "vectors": {"type": "LearnableAdam", "schedule": "cosine"}}, {}),
+                           ({"type": "MatricesAndVectors",
+                             "matrices": {"type": "LearnableSGDM", "schedule": "linear"},
+                             "vectors": {"type": "OrthogonalSteps", "optimizer": ADAFAC}}, {})],
     "LearnedScheduler": [({"type": "LearnedScheduler", "weight_decay": 0.1,
                            "optimizer": {"type": "OrthogonalSteps",
                                          "optimizer": {"type": "LearnableSGDM"}}},
@@ -133,18 +138,23 @@ SERVES = {
     "_LearnableSGDM": ["LearnableSGDM"],
     "_LearnableAdam": ["LearnableAdam"],
     "_OfAnother": ["OrthogonalSteps", "LearnedScheduler"],
+    "_seen_shape": ["OrthogonalSteps", "LearnedScheduler", "MatricesAndVectors"],
+    "_as_seen": ["OrthogonalSteps", "LearnedScheduler", "MatricesAndVectors"],
     "_orthogonal": ["OrthogonalSteps"],
     "_OrthogonalSteps": ["OrthogonalSteps"],
+    "_MatricesAndVectors": ["MatricesAndVectors"],
     "_columns": ["LearnedScheduler"],
     "_is_matrix": ["LearnedScheduler"],
     "_cosine": ["LearnedScheduler"],
     "_LearnedScheduler": ["LearnedScheduler"],
-    "_in_rule_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
-    "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+    "_in_rule_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps",
+                       "LearnedScheduler", "MatricesAndVectors"],
+    "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps",
+                        "LearnedScheduler", "MatricesAndVectors"],
 }
 # Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
 LEFT_OUT = {"_counts", "check", "need_of_num_steps", "needs_loss", "layout", "OPTIONS", "CHOICES",
-            "THETA"}
+            "OTHERS", "THETA"}
 
 # What is not found, by the types whose files do not, with the reason.
 NOT_FOUND = {
@@ -393,25 +403,15 @@ NOT_FOUND = {
     "length of the other rule's steps, and no direction of a step of zeros.": {
         "_Celo2Base.direction: p.dim() >= 2 -> p.dim() >= 3":
             ["Celo2Base"],
-        "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps, loss) -> "
-        "self.optimizer.steps(w, params, gradients, states, t + 1, num_steps, loss)":
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, _as_seen(params, "
+        "self.optimizer.SEES_SHAPES), _as_seen(gradients, self.optimizer.SEES_SHAPES), states, t, "
+        "num_steps, loss) -> self.optimizer.steps(w, _as_seen(params, self.optimizer.SEES_SHAPES), "
+        "_as_seen(gradients, self.optimizer.SEES_SHAPES), states, t + 1, num_steps, loss)":
             ["LearnedScheduler"],
-        "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps, loss) -> "
-        "self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01, loss)":
-            ["LearnedScheduler"],
-        "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
-        "self.optimizer.steps(w, "
-        "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t + 1, "
-        "num_steps, loss)":
-            ["LearnedScheduler"],
-        "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
-        "self.optimizer.steps(w, "
-        "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t, "
-        "num_steps * 1.01, loss)":
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, _as_seen(params, "
+        "self.optimizer.SEES_SHAPES), _as_seen(gradients, self.optimizer.SEES_SHAPES), states, t, "
+        "num_steps, loss) -> self.optimizer.steps(w, _as_seen(params, self.optimizer.SEES_SHAPES), "
+        "_as_seen(gradients, self.optimizer.SEES_SHAPES), states, t, num_steps * 1.01, loss)":
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
         "gradients, of_optimizer, t, num_steps, loss) -> "

@@ -88,13 +88,21 @@ def scheduled(optimizer, **options):
     return {"type": "LearnedScheduler", "optimizer": optimizer, **options}
 
 
+def both(matrices, vectors):
+    return {"type": "MatricesAndVectors", "matrices": matrices, "vectors": vectors}
+
+
 # Optimizers that change another's steps. Those are large: little is rounded away beside the params.
+# And optimizers for matrices and vectors.
 SGDM = {"type": "LearnableSGDM", "learning_rate": 10.0}
 MLP = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 1.0, "relative_step": True}
 OF_OTHERS = (scheduled(orthogonal(SGDM)), orthogonal(scheduled(SGDM)), scheduled(MLP),
              orthogonal(MLP), scheduled(scheduled(SGDM, step_size=1.0), schedule="linear"),
              scheduled({"type": "AdafacMLPLOpt", "step_mult": 10.0}, hidden_size=3,
-                       weight_decay=0.1, schedule="constant"))
+                       weight_decay=0.1, schedule="constant"),
+             scheduled(both(orthogonal(SGDM), MLP)),
+             both({"type": "AdafacMLPLOpt", "step_mult": 0.1},
+                  {"type": "LearnableSGDM", "schedule": "cosine"}))
 
 
 class TestCase(unittest.TestCase):
@@ -611,6 +619,10 @@ class OfOthers(TestCase):
                  " the learned optimizer's type must be one of .*; got {'type': 'Muon'}"),
                 (orthogonal({"type": "RNNMLPLOpt"}), "a RNNMLPLOpt sees all tensors"),
                 (orthogonal("MLPLOpt"), "option optimizer must be like {}, got 'MLPLOpt'"),
+                (both(SGDM, {"type": "RNNMLPLOpt"}), "MatricesAndVectors: the .* a RNNMLPLOpt sees"),
+                (both({"type": "Celo"}, SGDM), "test: MatricesAndVectors: matrices must be an "
+                 "optimizer that needs no loss, got a Celo"),
+                ({"type": "MatricesAndVectors", "matrices": SGDM}, "must be one of .*; got {}"),
                 (scheduled(SGDM, hidden_size=0), "hidden_size must be from 1 to 65536, got 0"),
                 (scheduled(SGDM, step_size=0.0), "step_size must be positive and finite, got 0"),
                 (scheduled(SGDM, weight_decay=1.5), "weight_decay must be from 0 to 1, got 1.5")):
@@ -620,10 +632,46 @@ class OfOthers(TestCase):
     def test_they_need_num_steps_where_they_or_their_optimizer_do(self):
         sgd = {"type": "LearnableSGD", "schedule": "cosine"}
         for options, need in ((orthogonal(sgd), "LearnableSGD with schedule 'cosine'"),
+                              (both(SGDM, sgd), "LearnableSGD with schedule 'cosine'"),
+                              (both(scheduled(SGDM), sgd), "LearnedScheduler"),
                               (scheduled(SGDM, schedule="constant"), "LearnedScheduler")):
             with self.assertRaisesRegex(ValueError, f"LearnedOptimizer: {need} needs num_steps"):
                 LearnedOptimizer([torch.ones(2, requires_grad=True)], self.file(options))
         LearnedOptimizer([torch.ones(2, requires_grad=True)], self.file(orthogonal(SGDM)))
+
+    def test_matrices_and_vectors_have_the_bits_of_their_own_optimizers(self):
+        adafac = {"type": "AdafacMLPLOpt", "step_mult": 0.1}
+        shapes = ((4,), (3, 5), (), (2, 3, 2, 2), (0, 3))
+        for matrices, vectors in ((orthogonal(SGDM), MLP), (adafac, {"type": "LearnableSGDM"})):
+            file = self.theta(**both(matrices, vectors))
+            torch.manual_seed(0)
+            start = [torch.randn(shape) for shape in shapes]
+            gradients = random_gradients(start, 4)
+
+            def stepped(file, numbers, start=start, gradients=gradients, **more):
+                params = [start[i].clone().requires_grad_() for i in numbers]
+                return trained(LearnedOptimizer([{"params": params, **more}], file, num_steps=4),
+                               params, [[step[i] for i in numbers] for step in gradients])
+
+            def part(name, options, file=file):
+                arrays = {"theta/" + key: x.numpy()
+                          for key, x in without(name + "/", file.theta).items()}
+                path = self.directory / f"{name}.safetensors"
+                write_safetensors(path, arrays, {"learned_optimizer": json.dumps(options)})
+                return ThetaFile(path)
+
+            got = stepped(file, range(len(shapes)))
+            of_matrices, of_vectors = part("matrices", matrices), part("vectors", vectors)
+            for numbers, own in (([1, 3, 4], of_matrices), ([0, 2], of_vectors)):
+                for i, wanted in zip(numbers, stepped(own, numbers)):
+                    self.assertTrue(torch.equal(got[i], wanted))
+                for i, alone in zip(numbers, stepped(file, numbers)):
+                    self.assertTrue(torch.equal(got[i], alone))
+            # Matrices that are to be taken for vectors are; some sums are in another order then.
+            hidden = stepped(file, [1, 3], as_vectors=True)
+            for a, b in zip(hidden, stepped(of_vectors, [1, 3])):
+                self.assertClose(a, b, 1e-6 * float(b.abs().max()))
+            self.assertGreater((hidden[0] - got[1]).abs().max(), 1e-3)
 
     def test_all_go_on_exactly_from_a_state_dict(self):
         for options in OF_OTHERS:

@@ -5,6 +5,7 @@
 #include "lopt/base/options.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
+#include "lopt/lopt/rules/matrices_and_vectors.h"
 #include "lopt/lopt/rules/orthogonal_steps.h"
 #include "tests/reference/adafac_mlp_lopt_reference.h"
 #include "tests/reference/celo2_reference.h"
@@ -31,6 +32,11 @@ std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& con
   if (type == "OrthogonalSteps") {
     const auto options = ReadOptions<OrthogonalStepsOptions>(config);
     return std::make_shared<OrthogonalSteps>(MakeReferenceOptimizer(options.optimizer));
+  }
+  if (type == "MatricesAndVectors") {
+    const auto options = ReadOptions<MatricesAndVectorsOptions>(config);
+    return std::make_shared<MatricesAndVectors>(MakeReferenceOptimizer(options.matrices),
+                                                MakeReferenceOptimizer(options.vectors));
   }
   if (type == "LearnedScheduler") {
     const auto options = ReadOptions<LearnedSchedulerOptions>(config);

@@ -65,11 +65,13 @@ const KnownTraining& KnownMetaTraining() {
 }
 
 Config KnownConfig(const std::string& type) {
-  const bool over_another = type == "OrthogonalSteps" || type == "LearnedScheduler";
-  return Config::Parse(
-      fmt::format(R"({{"type": "{}"{}}})", type,
-                  over_another ? R"(, "optimizer": {"type": "LearnableSGDM"})" : ""),
-      "lopt selftest");
+  const char* others = "";
+  if (type == "OrthogonalSteps" || type == "LearnedScheduler") {
+    others = R"(, "optimizer": {"type": "LearnableSGDM"})";
+  } else if (type == "MatricesAndVectors") {
+    others = R"(, "matrices": {"type": "LearnableSGDM"}, "vectors": {"type": "LearnableAdam"})";
+  }
+  return Config::Parse(fmt::format(R"({{"type": "{}"{}}})", type, others), "lopt selftest");
 }
 
 std::vector<float> RunOptimizerSteps(const std::string& type) {

@@ -33,7 +33,7 @@ const std::vector<KnownSteps>& KnownOptimizerSteps();
 const KnownTraining& KnownMetaTraining();
 
 // The optimizer of a type as it is known: with its defaults, over momentum where it is over
-// another.
+// another, and with Adam for vectors.
 Config KnownConfig(const std::string& type);
 
 // The same as this program computes it now, on the instruction set in use.
