@@ -12,6 +12,7 @@
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/matrices_and_vectors.h"
+#include "tests/default_optimizer.h"
 #include "tests/error_of.h"
 
 namespace lopt {
@@ -227,14 +228,18 @@ TEST_CASE("The learning rate is that of matrices, of vectors where there is no m
   CHECK(rate({{"b", {2}}}) == doctest::Approx(2));
 }
 
-TEST_CASE("An optimizer that mixes tensors may step one kind while there is none of it") {
-  for (const char* type : {"RNNMLPLOpt", "Prodigy"}) {
-    CAPTURE(type);
-    const std::string mixing = R"({"type": ")" + std::string(type) + "\"}";
-    const Row row = AfterUpdates(Both(kSgd, mixing), kMatrices);
-    CHECK(row.params == AfterUpdates(Both(kSgd, kSgd), kMatrices).params);
+TEST_CASE("Every type may be there for tensors of which there are none") {
+  const std::vector<float> wanted = AfterUpdates(kSgd, kMatrices).params;
+  int types = 0;
+  for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
+    CAPTURE(entry.type);
+    if (OptimizerOf(DefaultsOf(entry.type))->run_state_size() > 0) continue;
+    const Row row = AfterUpdates(Both(kSgd, DefaultsOf(entry.type)), kMatrices);
+    CHECK(row.params == wanted);
     for (const float x : row.state) CHECK(std::isfinite(x));
+    ++types;
   }
+  CHECK(types >= 15);
 }
 
 TEST_CASE("Optimizers with numbers of the run, averages and missing parts are errors") {

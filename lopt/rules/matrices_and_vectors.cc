@@ -41,7 +41,6 @@ class PartRule {
       entries_.push_back(entry);
     }
     rule_ = optimizer.Bind(Layout(std::move(own)), theta);
-    if (!has_tensors()) return;
     RequireStepsMakeParams(*rule_, fmt::format("{}: {}", kWho, matrices ? "matrices" : "vectors"));
   }
 
@@ -57,7 +56,6 @@ class PartRule {
   }
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const {
-    if (!has_tensors()) return;
     const int64_t size = rule_->params_layout().size();
     if (size == std::ssize(params)) {  // all of the row's numbers
       rule_->Update(info, gradient, params, state, scratch);
