@@ -39,6 +39,7 @@ class Thetas(unittest.TestCase):
 
     def test_the_range_of_a_training_is_kept_and_checked(self):
         theta = lopt.Theta.read(TRAINED)
+        self.assertEqual(theta.trained_range["smallest_batch"], 128)  # tools/add_trained_range
         theta.trained_range = {
             "shortest_training": 100, "longest_training": 400, "smallest_batch": 16,
             "largest_batch": 128, "fewest_params": 2410, "most_params": 2410,
