@@ -40,9 +40,10 @@ std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
                                                std::shared_ptr<const TruncationSchedule> schedule,
                                                const TaskResources& resources);
 
-// What an estimator's maker returns.
+// What an estimator's maker returns; `task` is the problem's.
 std::shared_ptr<const ConfiguredEstimator> ConfiguredBy(
-    const EstimatorOptions& options, std::shared_ptr<const TruncationSchedule> schedule,
+    const EstimatorOptions& options, const TaskFamily& task,
+    std::shared_ptr<const TruncationSchedule> schedule,
     std::shared_ptr<const GradientEstimator> estimator);
 
 // Adds an estimator of windows, made as Estimator(std::shared_ptr<const InnerProblem>, const Own&).
@@ -54,10 +55,10 @@ void AddTruncated(EstimatorTypes* types, const std::string& type, std::string su
       [](const WithOwn<Own>& options, std::shared_ptr<const LearnedOptimizer> optimizer,
          const TaskResources& resources) {
         const auto schedule = ScheduleRegistry().Make(options.lengths);
-        auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
+        const auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
         problem->CheckEpisodesHaveLengths();
-        return ConfiguredBy(options, schedule,
-                            std::make_shared<Estimator>(std::move(problem), options.own));
+        return ConfiguredBy(options, problem->task(), schedule,
+                            std::make_shared<Estimator>(problem, options.own));
       });
 }
 

@@ -41,11 +41,12 @@ EstimatorTypes BuiltInEstimators() {
   registry.Add<FullOptions>(
       "FullES", "Evolution strategies over whole episodes, each started anew.",
       [](const FullOptions& options, OptimizerPointer optimizer, const TaskResources& resources) {
-        auto problem = MakeProblem(options, std::move(optimizer),
-                                   std::make_shared<NeverEndingTruncationSchedule>(), resources);
+        const auto problem =
+            MakeProblem(options, std::move(optimizer),
+                        std::make_shared<NeverEndingTruncationSchedule>(), resources);
         const auto schedule = ScheduleRegistry().Make(options.lengths);
-        return ConfiguredBy(options, schedule,
-                            std::make_shared<FullES>(std::move(problem), schedule, options.own));
+        return ConfiguredBy(options, problem->task(), schedule,
+                            std::make_shared<FullES>(problem, schedule, options.own));
       });
   using FullGradOptions = WithOwn<FullGrad::Options>;
   registry.Add<FullGradOptions>(
@@ -54,12 +55,12 @@ EstimatorTypes BuiltInEstimators() {
       "torch module.",
       [](const FullGradOptions& options, const OptimizerPointer& optimizer,
          const TaskResources& resources) {
-        auto problem =
+        const auto problem =
             MakeDifferentiable("FullGrad", options, optimizer,
                                std::make_shared<NeverEndingTruncationSchedule>(), resources);
         const auto schedule = ScheduleRegistry().Make(options.lengths);
-        return ConfiguredBy(options, schedule,
-                            std::make_shared<FullGrad>(std::move(problem), schedule, options.own));
+        return ConfiguredBy(options, problem->problem().task(), schedule,
+                            std::make_shared<FullGrad>(problem, schedule, options.own));
       });
   using TruncatedGradAllOptions = WithOwn<TruncatedGradOptions>;
   registry.Add<TruncatedGradAllOptions>(
@@ -69,10 +70,11 @@ EstimatorTypes BuiltInEstimators() {
       [](const TruncatedGradAllOptions& options, const OptimizerPointer& optimizer,
          const TaskResources& resources) {
         const auto schedule = ScheduleRegistry().Make(options.lengths);
-        auto problem = MakeDifferentiable("TruncatedGrad", options, optimizer, schedule, resources);
+        const auto problem =
+            MakeDifferentiable("TruncatedGrad", options, optimizer, schedule, resources);
         problem->problem().CheckEpisodesHaveLengths();
-        return ConfiguredBy(options, schedule,
-                            std::make_shared<TruncatedGrad>(std::move(problem), options.own));
+        return ConfiguredBy(options, problem->problem().task(), schedule,
+                            std::make_shared<TruncatedGrad>(problem, options.own));
       });
   return registry;
 }

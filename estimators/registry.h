@@ -7,6 +7,7 @@
 #include "lopt/estimators/gradient_estimator.h"
 #include "lopt/estimators/truncation_schedule.h"
 #include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
@@ -19,6 +20,7 @@ struct ConfiguredEstimator {
   std::string task;   // TaskLabel of its task
   // Of the episodes' lengths; null if the estimator has none.
   std::shared_ptr<const TruncationSchedule> schedule = nullptr;
+  TrainedRange sizes = {};  // of its task, without lengths; unknown if it has none
 };
 
 // A registry of estimators; they are made for an optimizer, with the data of a run.

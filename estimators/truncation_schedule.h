@@ -23,6 +23,8 @@ class TruncationSchedule {
   // Episodes that start in the first `outer_steps` >= 1 outer steps have no more inner steps;
   // kNever if they may have no end, or it is not known.
   virtual int64_t Longest(int64_t) const { return kNever; }
+  // They have no fewer: kNever if they have no end; 0 if it is not known.
+  virtual int64_t Shortest(int64_t) const { return 0; }
   // Whether Length can be anything but kNever.
   virtual bool EpisodesEnd() const { return true; }
 };
@@ -38,6 +40,7 @@ class NeverEndingTruncationSchedule : public TruncationSchedule {
   // What a registry makes it by.
   explicit NeverEndingTruncationSchedule(const Options&) {}
   int64_t Length(Key, const OuterState&) const override { return kNever; }
+  int64_t Shortest(int64_t) const override { return kNever; }
   bool EpisodesEnd() const override { return false; }
 };
 
@@ -53,6 +56,7 @@ class ConstantTruncationSchedule : public TruncationSchedule {
   explicit ConstantTruncationSchedule(const Options& options);
   int64_t Length(Key, const OuterState&) const override { return options_.total_length; }
   int64_t Longest(int64_t) const override { return options_.total_length; }
+  int64_t Shortest(int64_t) const override { return options_.total_length; }
 
  private:
   Options options_;
@@ -72,6 +76,7 @@ class LogUniformLengthSchedule : public TruncationSchedule {
   explicit LogUniformLengthSchedule(const Options& options);
   int64_t Length(Key key, const OuterState& outer) const override;
   int64_t Longest(int64_t) const override { return options_.max_length; }
+  int64_t Shortest(int64_t) const override { return options_.min_length; }
 
  private:
   Options options_;
@@ -93,8 +98,9 @@ class ScheduledTruncationSchedule : public TruncationSchedule {
   // Throws Error unless there are as many outer_steps as lengths and the former increase.
   explicit ScheduledTruncationSchedule(const Options& options);
   int64_t Length(Key key, const OuterState& outer) const override;
-  // Without what `std` adds.
+  // Both without what `std` adds.
   int64_t Longest(int64_t outer_steps) const override;
+  int64_t Shortest(int64_t outer_steps) const override;
 
  private:
   int64_t MeanLength(int64_t outer_step) const;

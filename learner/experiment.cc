@@ -22,6 +22,33 @@ const MetaTrainConfig& Checked(const MetaTrainConfig& config) {
   return config;
 }
 
+// Of the ranges of estimators; the longest of their trainings may be kNever, and so the shortest.
+TrainedRange UnionOf(const std::vector<TrainedRange>& ranges) {
+  if (ranges.empty()) return {};
+  TrainedRange all = ranges[0];
+  bool sizes_known = true;
+  for (const TrainedRange& range : ranges) {
+    all.shortest_training = std::min(all.shortest_training, range.shortest_training);
+    all.longest_training = std::max(all.longest_training, range.longest_training);
+    if (range.smallest_batch > 0) {  // tasks without a data set have none
+      all.smallest_batch = all.smallest_batch == 0
+                               ? range.smallest_batch
+                               : std::min(all.smallest_batch, range.smallest_batch);
+    }
+    all.largest_batch = std::max(all.largest_batch, range.largest_batch);
+    all.fewest_params = std::min(all.fewest_params, range.fewest_params);
+    all.most_params = std::max(all.most_params, range.most_params);
+    all.largest_tensor = std::max(all.largest_tensor, range.largest_tensor);
+    sizes_known = sizes_known && range.most_params > 0;
+  }
+  if (all.shortest_training == TruncationSchedule::kNever) all.shortest_training = 0;
+  if (all.longest_training == TruncationSchedule::kNever) all.longest_training = 0;
+  if (!sizes_known) {
+    all = {.shortest_training = all.shortest_training, .longest_training = all.longest_training};
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t worker) {
@@ -66,29 +93,35 @@ Config Experiment::LearnedOptimizerConfig() const {
   return Config::FromJson(resolved.json().at("learned_optimizer"), "learned_optimizer");
 }
 
-int64_t Experiment::TrainedHorizon(int64_t outer_steps) const {
-  if (outer_steps < 1) return 0;
-  int64_t horizon = 0;
+TrainedRange Experiment::RangeOfTraining(int64_t outer_steps) const {
+  if (outer_steps < 1) return {};
+  std::vector<TrainedRange> ranges;
   for (const LogicalWorker& worker : workers) {
     for (const auto& estimator : worker.estimators) {
       if (estimator == nullptr) continue;
-      horizon = std::max(horizon, estimator->schedule ? estimator->schedule->Longest(outer_steps)
-                                                      : TruncationSchedule::kNever);
+      TrainedRange range = estimator->sizes;
+      range.longest_training = estimator->schedule ? estimator->schedule->Longest(outer_steps)
+                                                   : TruncationSchedule::kNever;
+      range.shortest_training =
+          estimator->schedule ? estimator->schedule->Shortest(outer_steps) : 0;
+      ranges.push_back(range);
     }
   }
-  return horizon == TruncationSchedule::kNever ? 0 : horizon;
+  return UnionOf(ranges);
 }
 
 ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) const {
   // Who writes checkpoints changes nothing about theta, and an elastic learner sets it by itself.
   MetaTrainConfig about = config;
   about.gather_checkpoints = MetaTrainConfig().gather_checkpoints;
+  const TrainedRange range = RangeOfTraining(state.outer_step);
   return {.learned_optimizer = LearnedOptimizerConfig(),
           .theta = learner.EvalTheta(state),
           .config = WriteOptions("", about),
           .seed = config.seed,
           .meta_steps = state.outer_step,
-          .trained_horizon = TrainedHorizon(state.outer_step),
+          .trained_horizon = range.longest_training,
+          .trained_range = range,
           .version = std::move(version)};
 }
 

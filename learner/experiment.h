@@ -32,9 +32,9 @@ struct Experiment {
 
   // The learned optimizer's part of the resolved config.
   Config LearnedOptimizerConfig() const;
-  // The inner steps that no episode of the first `outer_steps` outer steps exceeds, of the
-  // estimators that some worker runs; 0 if that is not known.
-  int64_t TrainedHorizon(int64_t outer_steps) const;
+  // What the first `outer_steps` outer steps train on, with the estimators that some worker runs;
+  // what one of them does not tell is unknown. Lengths are those of whole episodes.
+  TrainedRange RangeOfTraining(int64_t outer_steps) const;
   // Throws Error if there is a data directory and nothing that was made of the resources reads it.
   void RequireDataDirUsed() const;
   // The weights of a learner of this experiment, with what a theta file says of them. `version` is

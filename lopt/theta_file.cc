@@ -14,6 +14,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/finite.h"
+#include "lopt/base/record.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/registry.h"
 
@@ -84,14 +85,24 @@ int64_t IntegerOf(const std::map<std::string, std::string>& metadata, const std:
   return value;
 }
 
+// Of metadata that goes with the horizon.
+TrainedRange CheckedRange(const std::string& text, int64_t horizon, const std::string& path) {
+  const TrainedRange range = ParseTrainedRange(text, path + ": metadata trained_range");
+  Require(
+      range.longest_training == horizon,
+      "{}: metadata trained_range: longest_training must be trained_horizon, which is {}, got {}",
+      path, horizon, range.longest_training);
+  return range;
+}
+
 // A file and what its check needs.
-struct ReadFile {
+struct FoundFile {
   ThetaFile file;
   std::shared_ptr<const LearnedOptimizer> optimizer;
   std::optional<GoldenSteps> golden;
 };
 
-ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& learned_optimizer) {
+FoundFile ReadUnchecked(const std::string& path, const std::optional<Config>& learned_optimizer) {
   std::vector<OtherArray> others;
   const ArrayFile file = ReadArrayFile(path, &others);
   for (const OtherArray& other : others) {
@@ -146,6 +157,9 @@ ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& lea
     Require(steps >= 0, "{}: metadata meta_steps and trained_horizon must be at least 0, got {}",
             path, steps);
   }
+  if (const std::string range = metadata("trained_range"); !range.empty()) {
+    result.trained_range = CheckedRange(range, result.trained_horizon, path);
+  }
   result.chosen_on = metadata("chosen_on");
   result.version = metadata("version");
   return {.file = std::move(result), .optimizer = optimizer, .golden = TakeGoldenSteps(file, path)};
@@ -171,6 +185,11 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
   if (theta_file.trained_horizon > 0) {
     file.metadata["trained_horizon"] = fmt::format("{}", theta_file.trained_horizon);
   }
+  if (theta_file.trained_range.known()) {
+    const std::string text = RecordText(theta_file.trained_range);
+    CheckedRange(text, theta_file.trained_horizon, path);
+    file.metadata["trained_range"] = text;
+  }
   if (!theta_file.chosen_on.empty()) file.metadata["chosen_on"] = theta_file.chosen_on;
   if (!theta_file.config.empty()) {
     file.metadata["config"] = theta_file.config.Dump(-1);
@@ -186,7 +205,7 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
 
 ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& learned_optimizer,
                         FailedCheck failed_check) {
-  const ReadFile read = ReadUnchecked(path, learned_optimizer);
+  const FoundFile read = ReadUnchecked(path, learned_optimizer);
   if (read.golden) {
     if (const std::string unchecked = UncheckedTensors(*read.golden); !unchecked.empty()) {
       spdlog::warn(
@@ -206,7 +225,7 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
 
 std::vector<GoldenDeviation> CheckThetaFile(const std::string& path,
                                             const std::optional<Config>& learned_optimizer) {
-  const ReadFile read = ReadUnchecked(path, learned_optimizer);
+  const FoundFile read = ReadUnchecked(path, learned_optimizer);
   if (!read.golden) return {};
   return RepeatGoldenStepsEverywhere(*read.golden, read.file.learned_optimizer,
                                      AsSpan(read.file.theta));

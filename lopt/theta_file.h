@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,43 @@
 #include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
+
+// What the inner trainings were like on which an optimizer was meta-trained. A number is 0 where it
+// is unknown.
+struct TrainedRange {
+  int64_t shortest_training = 0;  // inner steps of an episode
+  int64_t longest_training = 0;
+  int64_t smallest_batch = 0;  // examples; of the tasks that have a data set
+  int64_t largest_batch = 0;
+  int64_t fewest_params = 0;  // numbers that a task trains
+  int64_t most_params = 0;
+  int64_t largest_tensor = 0;  // numbers of one of its tensors
+
+  bool operator==(const TrainedRange&) const = default;
+  bool known() const { return *this != TrainedRange(); }  // in part, at least
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("shortest_training", shortest_training);
+    visit("longest_training", longest_training);
+    visit("smallest_batch", smallest_batch);
+    visit("largest_batch", largest_batch);
+    visit("fewest_params", fewest_params);
+    visit("most_params", most_params);
+    visit("largest_tensor", largest_tensor);
+  }
+};
+
+// What a training is told to be unlike those of the range: fewer than half of the shortest's steps,
+// or more than ten times the params or the largest tensor's numbers. A sentence, without its stop,
+// that names all of it; empty where there is nothing, or nothing is known. `num_steps`: 0 if
+// unknown; `tensors`: the sizes of those that are trained.
+std::string UnlikeTrained(const TrainedRange& range, int64_t num_steps,
+                          std::span<const int64_t> tensors);
+
+// The range of a JSON text, which has all members. Throws Error that begins with `source` if it is
+// another text, a number is below 0, or the largest of something is below the smallest.
+TrainedRange ParseTrainedRange(const std::string& text, const std::string& source);
 
 // A learned optimizer's weights with what is needed to use them.
 struct ThetaFile {
@@ -23,6 +61,8 @@ struct ThetaFile {
   // Inner steps that no episode of that run exceeded; 0 if unknown. What the optimizer does in
   // longer trainings it was not trained for.
   int64_t trained_horizon = 0;
+  // Of that run's tasks, as far as it is known; its longest training is trained_horizon.
+  TrainedRange trained_range = {};
   // The split on whose loss this theta was chosen among those of its run; empty: it is the last.
   std::string chosen_on = {};
   std::string version = {};  // of the program that wrote it; empty if unknown
@@ -32,7 +72,8 @@ struct ThetaFile {
 // with which every reader checks itself (lopt/golden_steps.h). Where the optimizer throws Error in
 // them, the file has none, and a warning is logged. The file is complete or absent after a crash.
 // The calling thread computes the golden steps; no other work of the process is touched. Throws
-// Error, and writes nothing, if theta has another size than the optimizer's or is not finite.
+// Error, and writes nothing, if theta has another size than the optimizer's or is not finite, or
+// the range is not one that can be read.
 void WriteThetaFile(const std::string& path, const ThetaFile& file);
 
 // What becomes of a file whose golden steps come out otherwise here.

@@ -30,6 +30,18 @@ TEST_CASE("A schedule says which length its episodes do not exceed") {
   CHECK(schedule.Longest(1000) == 110);
 }
 
+TEST_CASE("A schedule says which length its episodes have at least") {
+  CHECK(ConstantTruncationSchedule({.total_length = 10}).Shortest(1) == 10);
+  CHECK(LogUniformLengthSchedule({.min_length = 100, .max_length = 2000}).Shortest(1) == 100);
+  CHECK(NeverEndingTruncationSchedule().Shortest(1) == TruncationSchedule::kNever);
+  const ScheduledTruncationSchedule falls(
+      {.outer_steps = {5, 15, 25}, .lengths = {110, 10, 50}, .min_length = 15});
+  CHECK(falls.Shortest(1) == 110);
+  CHECK(falls.Shortest(11) == 60);
+  CHECK(falls.Shortest(16) == 15);
+  CHECK(falls.Shortest(1000) == 15);
+}
+
 TEST_CASE("Log-uniform lengths have the law of exp(U) rounded down") {
   const LogUniformLengthSchedule schedule({.min_length = 100, .max_length = 2000});
   constexpr int64_t kDraws = 1000000;

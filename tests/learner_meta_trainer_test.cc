@@ -284,10 +284,68 @@ TEST_CASE("A theta file says for how long it was trained, and the best one what 
   // What no worker runs is not trained on.
   config.estimators_per_worker = 1;
   config.estimator_placement = EstimatorPlacement::kRandom;
-  CHECK(Experiment(config).TrainedHorizon(1) ==
+  CHECK(Experiment(config).RangeOfTraining(1).longest_training ==
         Experiment(config).estimators[EstimatorsOfWorker(config, 0)[0]]->schedule->Longest(1));
-  CHECK(Experiment(config).TrainedHorizon(0) == 0);
-  CHECK(Experiment(Counting(4, 2)).TrainedHorizon(4) == 0);  // its estimator has no schedule
+  CHECK_FALSE(Experiment(config).RangeOfTraining(0).known());
+  // Its estimator has neither a schedule nor a task.
+  CHECK_FALSE(Experiment(Counting(4, 2)).RangeOfTraining(4).known());
+}
+
+TEST_CASE("A theta file says what the trainings were like that it was trained on") {
+  const auto mlp = [](int hidden, int batch) {
+    return fmt::format(
+        R"({{"type": "ImageMLP", "image_size": 8, "hidden": [{}], "batch_size": {},
+             "data": "glyphs"}})",
+        hidden, batch);
+  };
+  const auto estimator = [](const std::string& task, const std::string& lengths) {
+    return Config::Parse(
+        fmt::format(R"({{"type": "TruncatedES", "num_tasks": 2, "trunc_length": 4, "std": 0.02,
+                         "task": {}, "lengths": {}}})",
+                    task, lengths),
+        "test");
+  };
+  const std::string constant = R"({"type": "ConstantTruncationSchedule", "total_length": 20})";
+  const std::string drawn =
+      R"({"type": "LogUniformLengthSchedule", "min_length": 8, "max_length": 40})";
+  MetaTrainConfig config = SmallExperiment(1, 2);
+  config.estimators = {
+      estimator(mlp(4, 8), drawn),
+      estimator(fmt::format(R"({{"type": "ReparamWeights", "task": {}}})", mlp(16, 32)), constant)};
+  // 8x8 images of 10 classes: 64 h + h + 10 h + 10 numbers with h hidden units, in tensors of
+  // 64 h, h, 10 h and 10.
+  const TrainedRange wanted = {.shortest_training = 8,
+                               .longest_training = 40,
+                               .smallest_batch = 8,
+                               .largest_batch = 32,
+                               .fewest_params = 310,
+                               .most_params = 1210,
+                               .largest_tensor = 1024};
+  const TempDirectory directory;
+  Train(config, directory.path());
+  CHECK(ReadThetaFile(directory.path() + "/theta.safetensors").trained_range == wanted);
+
+  // Tasks without data have no batches, and episodes without an end no length.
+  config.estimators.push_back(estimator(R"({"type": "FixedDimQuadraticFamily", "dim": 2000})",
+                                        R"({"type": "NeverEndingTruncationSchedule"})"));
+  TrainedRange more = wanted;
+  more.longest_training = 0;
+  more.most_params = 2000;
+  more.largest_tensor = 2000;
+  CHECK(Experiment(config).RangeOfTraining(2) == more);
+
+  // A mix has the batches of its parts, and a wrapper over it, too.
+  config.estimators = {estimator(fmt::format(R"({{"type": "DelayedGradients", "task":
+                       {{"type": "SampledFamily", "tasks": [{}, {}]}}}})",
+                                             mlp(4, 8), mlp(4, 64)),
+                                 constant)};
+  CHECK(Experiment(config).RangeOfTraining(1) == TrainedRange{.shortest_training = 20,
+                                                              .longest_training = 20,
+                                                              .smallest_batch = 8,
+                                                              .largest_batch = 64,
+                                                              .fewest_params = 310,
+                                                              .most_params = 310,
+                                                              .largest_tensor = 256});
 }
 
 TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {

@@ -28,6 +28,7 @@
 #include "tests/known_lopt.h"
 #include "tests/learner_child.h"
 #include "tests/learner_local_training.h"
+#include "tests/logged_lines.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -62,14 +63,14 @@ TrainConfig ConfigOf(const std::string& task, const std::string& optimizer, int6
 }
 
 // The optimizer of a theta file that is written there.
-std::string LearnedTheta(const TempDirectory& directory) {
+std::string LearnedTheta(const TempDirectory& directory, const TrainedRange& range = {}) {
   const Config config = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 8})", "the optimizer");
   const auto optimizer = OptimizerRegistry().Make(config);
   const std::vector<float> theta = KnownTheta(optimizer->theta_layout());
   const std::string path = directory / "theta.safetensors";
-  WriteThetaFile(path,
-                 {.learned_optimizer = config,
-                  .theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta))});
+  WriteThetaFile(path, {.learned_optimizer = config,
+                        .theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta)),
+                        .trained_range = range});
   return R"({"type": "Theta", "file": ")" + path + "\"}";
 }
 
@@ -116,6 +117,18 @@ TEST_CASE("A hand-designed optimizer that averages trains, and its average is th
     }
   }
   CHECK(apart > 0);
+}
+
+TEST_CASE("A training unlike all that its optimizer was trained on is warned of as it starts") {
+  const TempDirectory directory;
+  for (const int64_t shortest : {24, 25}) {
+    const LoggedLines lines;
+    RunTraining(ConfigOf(kMlp, LearnedTheta(directory, {.shortest_training = shortest}), 1), {});
+    const std::string unlike =
+        "this training is unlike all that the optimizer was trained on: num_steps 12 (there at "
+        "least 25). Compare with another optimizer, such as Adam";
+    CHECK((lines.text().find(unlike) != std::string::npos) == (shortest == 25));
+  }
 }
 
 TEST_CASE("A training goes on with the data that it began with alone") {

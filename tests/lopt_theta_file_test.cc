@@ -32,6 +32,13 @@ ThetaFile Trained(const std::string& optimizer) {
   file.seed = 3;
   file.meta_steps = 500;
   file.trained_horizon = 300;
+  file.trained_range = {.shortest_training = 30,
+                        .longest_training = 300,
+                        .smallest_batch = 8,
+                        .largest_batch = 16,
+                        .fewest_params = 100,
+                        .most_params = 2000,
+                        .largest_tensor = 1024};
   file.chosen_on = "outer_valid";
   file.version = "0.1.0";
   return file;
@@ -62,6 +69,7 @@ TEST_CASE("A theta file gives back what it was written from") {
     CHECK(read.seed == 3);
     CHECK(read.meta_steps == 500);
     CHECK(read.trained_horizon == 300);
+    CHECK(read.trained_range == file.trained_range);
     CHECK(read.chosen_on == "outer_valid");
     CHECK(read.version == "0.1.0");
     CHECK(ReadThetaFile(directory / "theta.safetensors", file.learned_optimizer).theta ==
@@ -73,14 +81,78 @@ TEST_CASE("A file that does not say what it was trained for has an unknown horiz
   const TempDirectory directory;
   ThetaFile file = Trained(kMlp);
   file.trained_horizon = 0;
+  file.trained_range = {};
   file.chosen_on = "";
   WriteThetaFile(directory / "theta.safetensors", file);
   const auto metadata = ReadArrayFile(directory / "theta.safetensors").metadata;
   CHECK_FALSE(metadata.contains("trained_horizon"));
+  CHECK_FALSE(metadata.contains("trained_range"));
   CHECK_FALSE(metadata.contains("chosen_on"));
   const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
   CHECK(read.trained_horizon == 0);
+  CHECK_FALSE(read.trained_range.known());
   CHECK(read.chosen_on.empty());
+}
+
+TEST_CASE("A range of training that cannot be is an error of the reader and of the writer") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  const ArrayFile written = ReadArrayFile(path);
+  const std::string range = written.metadata.at("trained_range");
+  CHECK(range ==
+        R"({"shortest_training":30,"longest_training":300,"smallest_batch":8,"largest_batch":16,)"
+        R"("fewest_params":100,"most_params":2000,"largest_tensor":1024})");
+  const auto with = [&](const std::string& old, const std::string& other) {
+    ArrayFile changed = written;
+    changed.metadata["trained_range"].replace(range.find(old), old.size(), other);
+    WriteArrayFile(path, changed);
+    return ReadError(path);
+  };
+  const std::string begin = path + ": metadata trained_range: ";
+  CHECK(with(R"("most_params":2000,)", "").starts_with(begin));
+  CHECK(with(R"("most_params")", R"("params")").starts_with(begin));
+  CHECK(with("2000", "2e3").starts_with(begin));
+  CHECK(with("2000", "-1") == begin + "most_params must be at least 0, got -1");
+  CHECK(with(":30,", ":301,") ==
+        begin + "shortest_training must be at most longest_training, got 301 and 300");
+  CHECK(with(":8,", ":17,") ==
+        begin + "smallest_batch must be at most largest_batch, got 17 and 16");
+  CHECK(with(":100,", ":2001,") ==
+        begin + "fewest_params must be at most most_params, got 2001 and 2000");
+  CHECK(with("1024", "2001") ==
+        begin + "largest_tensor must be at most most_params, got 2001 and 2000");
+  const std::string horizon =
+      begin + "longest_training must be trained_horizon, which is 300, got 299";
+  CHECK(with(":300,", ":299,") == horizon);
+
+  std::filesystem::remove(path);
+  ThetaFile file = Trained(kMlp);
+  file.trained_range.longest_training = 299;
+  CHECK(ErrorOf([&] { WriteThetaFile(path, file); }) == horizon);
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("A training is unlike those of a range where it is far outside") {
+  const TrainedRange range = Trained(kMlp).trained_range;
+  const auto unlike = [](const TrainedRange& trained, int64_t num_steps,
+                         const std::vector<int64_t>& tensors) {
+    return UnlikeTrained(trained, num_steps, tensors);
+  };
+  CHECK(unlike(range, 15, {10240, 9760}).empty());
+  CHECK(unlike(range, 0, {}).empty());
+  CHECK(unlike(range, 1000000, {1}).empty());
+  const std::string begin = "this training is unlike all that the optimizer was trained on: ";
+  CHECK(unlike(range, 14, {1}) == begin + "num_steps 14 (there at least 30)");
+  CHECK(unlike(range, 0, {10000, 10001}) == begin + "20,001 parameters (there at most 2,000)");
+  CHECK(unlike(range, 0, {10241}) == begin + "a tensor of 10,241 numbers (there at most 1,024)");
+  CHECK(unlike(range, 1, {3000000}) ==
+        begin +
+            "num_steps 1 (there at least 30), 3,000,000 parameters (there at most 2,000), a tensor "
+            "of 3,000,000 numbers (there at most 1,024)");
+  CHECK(unlike({}, 1, {3000000}).empty());
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  CHECK(unlike({.most_params = kHuge, .largest_tensor = kHuge}, 1, {kHuge}).empty());
 }
 
 TEST_CASE("A theta that is not finite is neither written nor read") {

@@ -346,7 +346,7 @@ TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta fi
                .output,
            inspected);
   WriteTextFile(scratch / "train.json",
-                R"({"task": {"type": "QuadraticTask", "dim": 2}, "steps": 3})");
+                R"({"task": {"type": "QuadraticTask", "dim": 2}, "steps": 30})");
   CHECK_EQ(
       Lopt({"train", scratch / "train.json", "--theta", "recommended", "--out", scratch / "train"})
           .errors,

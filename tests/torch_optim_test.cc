@@ -635,6 +635,27 @@ TEST_CASE("A training beyond the trained horizon is warned of once") {
   CHECK(errors.find("was trained for", at + warning.size()) == std::string::npos);
 }
 
+TEST_CASE("A training unlike all that the optimizer was trained on is warned of once") {
+  ThetaFile theta = Theta();
+  theta.trained_range = {.shortest_training = 10, .most_params = 6, .largest_tensor = 3};
+  const auto warnings = [&](int64_t size, const Options& options) {
+    const Tensors params = {torch::ones({size}), torch::ones({size})};
+    LearnedOptimizer optimizer(params, theta, options);
+    optimizer.step();  // without gradients
+    return Errors([&] { Train(&optimizer, params, 0, 3); });
+  };
+  CHECK(warnings(30, Options()).empty());
+  CHECK(warnings(30, Options().num_steps(5)).empty());
+  const std::string unlike = UnlikeTrained(theta.trained_range, 4, std::vector<int64_t>{31, 31});
+  const std::string errors = warnings(31, Options().num_steps(4));
+  const size_t at = errors.find("LearnedOptimizer: " + unlike);
+  CHECK(at != std::string::npos);
+  CHECK(errors.find("unlike", at + unlike.size()) == std::string::npos);
+  CHECK(warnings(31, Options()).find("num_steps") == std::string::npos);
+  theta.trained_range = {};
+  CHECK(warnings(31, Options().num_steps(4)).empty());
+}
+
 TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its own") {
   const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
   Tensors params;

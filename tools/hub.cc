@@ -150,12 +150,22 @@ std::string ShownTasks(const InnerTrainings& trainings) {
   return NotSaid(fmt::format("{}", fmt::join(shown, ", ")));
 }
 
-std::string ShownLengths(const InnerTrainings& trainings) {
-  if (trainings.lengths.empty()) return NotSaid("");
-  const int64_t shortest = *trainings.lengths.begin();
-  const int64_t longest = *trainings.lengths.rbegin();
-  return shortest == longest ? fmt::format("{} steps", longest)
-                             : fmt::format("{} to {} steps", shortest, longest);
+// "8" or "8 to 16"; where one of them is unknown, the same of what the config names.
+std::string ShownSpan(int64_t least, int64_t most, const std::set<int64_t>& of_config,
+                      const std::string& unit) {
+  if ((least == 0 || most == 0) && !of_config.empty()) {
+    least = *of_config.begin();
+    most = *of_config.rbegin();
+  }
+  if (least == 0 || most == 0) return NotSaid("");
+  return (least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most)) + unit;
+}
+
+std::string ShownSizes(const TrainedRange& range) {
+  if (range.most_params == 0) return NotSaid("");
+  return fmt::format("{}, in tensors of up to {}",
+                     ShownSpan(range.fewest_params, range.most_params, {}, " parameters"),
+                     range.largest_tensor);
 }
 
 // "- **Type**: ..." in lines.
@@ -165,6 +175,7 @@ std::string Fact(const std::string& name, const std::string& value) {
 
 std::string Training(const ThetaFile& file) {
   const InnerTrainings trainings = TrainingsOf(file.config);
+  const TrainedRange& range = file.trained_range;
   std::string text = "## What it was trained on\n\n";
   text += Fact("Longest training", file.trained_horizon > 0
                                        ? fmt::format("{} steps. In longer ones it may lose what "
@@ -172,8 +183,11 @@ std::string Training(const ThetaFile& file) {
                                                      file.trained_horizon)
                                        : "not known");
   text += Fact("Tasks of its estimators", ShownTasks(trainings));
-  text += Fact("Batch sizes", NotSaid(fmt::format("{}", fmt::join(trainings.batch_sizes, ", "))));
-  text += Fact("Lengths", ShownLengths(trainings));
+  text += Fact("Sizes of its models", ShownSizes(range));
+  text += Fact("Batch sizes",
+               ShownSpan(range.smallest_batch, range.largest_batch, trainings.batch_sizes, ""));
+  text += Fact("Lengths", ShownSpan(range.shortest_training, range.longest_training,
+                                    trainings.lengths, " steps"));
   text += Fact("Data", TextAt(file.config, "data_dir").empty()
                            ? "no data directory was given; images were drawn"
                            : "of a data directory, where tasks read files");

@@ -225,7 +225,8 @@ struct LearnedOptimizer::Rules {
   explicit Rules(const ThetaFile& theta_file)
       : config(theta_file.learned_optimizer),
         tensors(config, theta_file.theta),
-        horizon(theta_file.trained_horizon) {}
+        horizon(theta_file.trained_horizon),
+        range(theta_file.trained_range) {}
 
   const lopt::LearnedOptimizer& optimizer() const { return tensors.optimizer(); }
 
@@ -237,6 +238,17 @@ struct LearnedOptimizer::Rules {
   torch::Tensor ThetaTensor() const {
     const Eigen::VectorXf& theta = tensors.theta();
     return torch::from_blob(const_cast<float*>(theta.data()), {theta.size()}).clone();
+  }
+
+  // Says once, at the first step, what of a training is unlike all that the optimizer was trained
+  // on. `num_steps`: 0 if unknown; `tensors`: the sizes of those that have a gradient.
+  void CompareWithTrained(int64_t num_steps, std::span<const int64_t> tensors) {
+    if (compared || tensors.empty()) return;
+    compared = true;
+    const std::string unlike = UnlikeTrained(range, num_steps, tensors);
+    if (unlike.empty()) return;
+    TORCH_WARN("LearnedOptimizer: ", unlike,
+               ". Try a smaller and a larger lr, and compare with Adam");
   }
 
   // Says once that a training goes beyond what the optimizer was trained for.
@@ -271,6 +283,8 @@ struct LearnedOptimizer::Rules {
   TensorRules tensors;
   TensorUpdater updater;
   int64_t horizon;  // 0: unknown
+  TrainedRange range;
+  bool compared = false;
   bool warned = false;
   bool warned_of_left = false;
   bool warned_of_decay = false;
@@ -319,6 +333,9 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
 
   std::vector<Job> jobs;
   std::vector<std::span<const float>> gradients;
+  std::vector<int64_t> sizes;
+  int64_t longest = 0;
+  bool told = true;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = static_cast<const Options&>(param_groups_[g].options());
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
@@ -330,8 +347,12 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
               Name(g, i, param), options.num_steps(), needs_num_steps);
       jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options);
       gradients.push_back(Floats(jobs.back().gradient));
+      sizes.push_back(param.numel());
+      longest = std::max(longest, options.num_steps());
+      told = told && options.num_steps() > 0;
     }
   }
+  rules_->CompareWithTrained(told ? longest : 0, sizes);
   const double loss_value = rules_->optimizer().needs_loss() ? loss.item<double>() : 0;
   if (!(std::abs(loss_value) <= std::numeric_limits<float>::max())) {
     for (const Job& job : jobs) {

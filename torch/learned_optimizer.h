@@ -77,7 +77,8 @@ struct LearnedOptimizerParamState
 // (at::get_num_threads).
 //
 // A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
-// which it may lose what it had gained, is warned of once (TORCH_WARN).
+// which it may lose what it had gained, is warned of once (TORCH_WARN); so is one whose num_steps,
+// parameters or tensors are far from all that it was trained on (ThetaFile::trained_range).
 //
 // torch::save and torch::load keep the state, step counts and options of all groups, but for a
 // num_steps that the optimizer has which loads them; training goes on with the same bits on the

@@ -74,10 +74,11 @@ std::shared_ptr<const lopt::ConfiguredEstimator> Make(
     const AllOptions& options, std::shared_ptr<const lopt::LearnedOptimizer> optimizer,
     const lopt::TaskResources& resources) {
   const auto schedule = lopt::ScheduleRegistry().Make(options.lengths);
-  auto problem = MakeProblem(options, std::move(optimizer),
-                             std::make_shared<lopt::NeverEndingTruncationSchedule>(), resources);
-  return ConfiguredBy(options, schedule,
-                      std::make_shared<Differences>(std::move(problem), schedule, options.own));
+  const auto problem =
+      MakeProblem(options, std::move(optimizer),
+                  std::make_shared<lopt::NeverEndingTruncationSchedule>(), resources);
+  return ConfiguredBy(options, problem->task(), schedule,
+                      std::make_shared<Differences>(problem, schedule, options.own));
 }
 
 int main() {

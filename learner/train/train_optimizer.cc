@@ -3,7 +3,6 @@
 #include "lopt/base/error.h"
 #include "lopt/evaluation/baselines.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 namespace {
@@ -45,8 +44,8 @@ Registry<TrainOptimizer>& TrainOptimizerRegistry() {
         [](const ThetaOptions& options) {
           Require(!options.file.empty(), "optimizer.file: the theta file is missing");
           const ThetaFile file = ReadThetaFile(options.file);
-          return std::make_shared<TrainOptimizer>(
-              TrainOptimizer{OptimizerRegistry().Make(file.learned_optimizer), file.theta});
+          return std::make_shared<TrainOptimizer>(TrainOptimizer{
+              OptimizerRegistry().Make(file.learned_optimizer), file.theta, file.trained_range});
         });
     types.Add<InitialOptions>(
         "Initial", "An optimizer with the theta that its options begin with.",

@@ -6,6 +6,7 @@
 
 #include "lopt/base/registry.h"
 #include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 
@@ -13,6 +14,7 @@ namespace lopt {
 struct TrainOptimizer {
   std::shared_ptr<const LearnedOptimizer> optimizer;  // its kind
   Eigen::VectorXf theta;                              // its weights
+  TrainedRange trained_range = {};                    // what they were trained on
 };
 
 // The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file;

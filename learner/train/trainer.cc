@@ -175,6 +175,9 @@ class TrainJob {
     if (transport_->size() > 1) {
       spdlog::info("{}: {} workers", transport_->Description(), config_.workers);
     }
+    if (const std::string unlike = training_->UnlikeTrainings(); !unlike.empty()) {
+      spdlog::warn("{}. Compare with another optimizer, such as Adam", unlike);
+    }
     if (transport_->size() > config_.workers) {
       spdlog::warn("workers is {}, so {} of {} ranks have none and stay idle", config_.workers,
                    transport_->size() - config_.workers, transport_->size());

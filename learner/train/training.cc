@@ -71,6 +71,14 @@ std::vector<std::string> Training::KeysFree() const {
   return keys;
 }
 
+std::string Training::UnlikeTrainings() const {
+  std::vector<int64_t> tensors;
+  for (const LayoutEntry& entry : task_->params_layout().entries()) {
+    tensors.push_back(NumElements(entry.shape));
+  }
+  return UnlikeTrained(optimizer_->trained_range, config_.steps, tensors);
+}
+
 TrainState Training::Start() const {
   TrainState state = UnsetState();
   if (config_.init_model.empty()) {

@@ -69,6 +69,8 @@ class Training {
   // Of TrainState::optimizer.
   const Layout& optimizer_state_layout() const { return rule_->state_layout(); }
   const Eigen::VectorXf& theta() const { return optimizer_->theta; }  // the optimizer's weights
+  // What of this training is unlike those that the optimizer was trained on (UnlikeTrained).
+  std::string UnlikeTrainings() const;
   // UpdateRule::EvalParams: the model that is judged and kept, [P].
   std::span<const float> EvalParams(const TrainState& state) const {
     return rule_->EvalParams(AsSpan(state.params), AsSpan(state.optimizer));

@@ -31,6 +31,10 @@ class Theta:
         meta_steps: Updates of theta.
         trained_horizon: Inner steps that no episode of that run exceeded; 0 if unknown. What the
             optimizer does in longer trainings it was not trained for.
+        trained_range: What the inner trainings of that run were like, {"shortest_training": ...,
+            "longest_training", "smallest_batch", "largest_batch", "fewest_params", "most_params",
+            "largest_tensor"}: steps, examples and numbers of elements, each 0 if unknown, the
+            longest training as trained_horizon; None if nothing of it is known.
         chosen_on: The split on whose loss this theta was chosen among those of its run; empty if it
             is the last.
         version: Of the program that made it; empty if unknown.
@@ -42,6 +46,7 @@ class Theta:
     seed: int = 0
     meta_steps: int = 0
     trained_horizon: int = 0
+    trained_range: dict[str, int] | None = None
     chosen_on: str = ""
     version: str = ""
 
@@ -103,6 +108,23 @@ class Theta:
             for (name, shape), size, end in zip(layout, sizes, ends)
         }
 
+    def _range_facts(self) -> list[tuple[str, str]]:
+        known = self.trained_range or {}
+
+        def span(low: str, high: str) -> str:
+            least, most = known.get(low, 0), known.get(high, 0)
+            return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+        shortest, largest = known.get("shortest_training"), known.get("largest_tensor")
+        return [
+            ("shortest training", f"{shortest:,} steps" if shortest else ""),
+            ("batches", span("smallest_batch", "largest_batch")
+             if known.get("largest_batch") else ""),
+            ("trained parameters", span("fewest_params", "most_params")
+             if known.get("most_params") else ""),
+            ("largest trained tensor", f"{largest:,}" if largest else ""),
+        ]
+
     def _facts(self) -> list[tuple[str, str]]:
         options = ", ".join(f"{k} {v}" for k, v in self.learned_optimizer.items() if k != "type")
         facts = [
@@ -111,6 +133,7 @@ class Theta:
             ("updates", f"{self.meta_steps:,}"),
             ("seed", str(self.seed)),
             ("trained horizon", f"{self.trained_horizon:,} steps" if self.trained_horizon else ""),
+            *self._range_facts(),
             ("run", self.config["name"] if self.config else ""),
             ("chosen on", self.chosen_on),
             ("version", self.version),

@@ -40,7 +40,8 @@ def _weights(theta: Theta) -> Weights:
         raise _core.Error(f"{source}: theta.values must be float32, got {values.dtype}")
     tensors = {name: torch.from_numpy(own)
                for name, own in Theta(learned_optimizer, values).tensors.items()}
-    return Weights(learned_optimizer, tensors, theta.trained_horizon or None, source)
+    return Weights(learned_optimizer, tensors, theta.trained_horizon or None, source,
+                   theta.trained_range)
 
 
 class KernelExecutor:

@@ -152,6 +152,52 @@ def _strict_json(text):
         raise ValueError("the nesting is too deep") from error
 
 
+# The numbers of a trained_range, each 0 where it is unknown.
+_RANGE = ("shortest_training", "longest_training", "smallest_batch", "largest_batch",
+          "fewest_params", "most_params", "largest_tensor")
+
+
+def _checked_range(found, horizon, source):
+    """A trained_range, a dictionary, which goes with a trained_horizon (0: unknown). Raises
+    ValueError, which begins with source, if it is not one that lopt writes."""
+    if not isinstance(found, dict) or set(found) != set(_RANGE):
+        raise ValueError(f"{source} must be an object of {', '.join(_RANGE)}, got "
+                         f"{repr(found)[:200]}")
+    for name, number in found.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
+            raise ValueError(f"{source}: {name} must be a whole number of at least 0, got "
+                             f"{number!r}")
+    for low, high in (("shortest_training", "longest_training"),
+                      ("smallest_batch", "largest_batch"), ("fewest_params", "most_params"),
+                      ("largest_tensor", "most_params")):
+        if found[low] > found[high] and (high != "longest_training" or found[high]):
+            raise ValueError(f"{source}: {low} must be at most {high}, got {found[low]} and "
+                             f"{found[high]}")
+    if found["longest_training"] != horizon:
+        raise ValueError(f"{source}: longest_training must be trained_horizon, which is {horizon}, "
+                         f"got {found['longest_training']}")
+    return found
+
+
+def _unlike_trained(trained_range, num_steps, sizes):
+    """What of a training is unlike those of a trained_range, and what to do: a text; empty where
+    nothing is. num_steps: None if unknown; sizes: numbers of elements of the tensors."""
+    unlike = []
+    shortest = trained_range["shortest_training"]
+    if num_steps is not None and 2 * num_steps < shortest:
+        unlike.append(f"num_steps {num_steps:,} (there at least {shortest:,})")
+    for what, here, most in (
+            ("{:,} parameters (there at most {:,})", sum(sizes), trained_range["most_params"]),
+            ("a tensor of {:,} numbers (there at most {:,})", max(sizes, default=0),
+             trained_range["largest_tensor"])):
+        if most and here > 10 * most:
+            unlike.append(what.format(here, most))
+    if not unlike:
+        return ""
+    return ("this training is unlike all that the optimizer was trained on: " + ", ".join(unlike)
+            + ". Try a smaller and a larger lr, and compare with Adam")
+
+
 class GoldenDeviation(NamedTuple):
     """The element of a golden tensor that is farthest from what the file says."""
 
@@ -235,17 +281,23 @@ class Weights:
     theta: dictionary of float32 tensors.
     trained_horizon: number of steps that no training exceeded which the optimizer was meta-trained
         on; None if it is not known.
+    trained_range: dictionary of what these trainings were like: shortest_training,
+        longest_training (steps), smallest_batch, largest_batch (examples), fewest_params,
+        most_params, largest_tensor (numbers of elements), each 0 if it is not known; None if
+        nothing is.
     sees_shapes: whether steps depend on a tensor's shape.
     """
 
-    def __init__(self, learned_optimizer, theta, trained_horizon, source):
+    def __init__(self, learned_optimizer, theta, trained_horizon, source, trained_range=None):
         """learned_optimizer: type and options. source: what errors begin with.
 
         Raises ValueError if there is no such optimizer, or theta is not of its tensors, or not
-        finite.
+        finite, or the range is not one, or of another horizon.
         """
         self._rule, self.learned_optimizer = _resolve(learned_optimizer, source)
         self.theta, self.trained_horizon = theta, trained_horizon
+        self.trained_range = None if trained_range is None else _checked_range(
+            trained_range, trained_horizon or 0, f"{source}: trained_range")
         self.sees_shapes = self._rule.SEES_SHAPES
         self._check_theta(source)
 
@@ -350,7 +402,14 @@ class ThetaFile(Weights):
         if not (horizon.isascii() and horizon.isdigit() and len(horizon) < 19):
             raise ValueError(f"{path}: metadata trained_horizon must be a whole number of at least "
                              f"0, got {horizon!r}")
-        super().__init__(named, _without("theta/", tensors), int(horizon) or None, path)
+        range_text, trained_range = self.metadata.get("trained_range"), None
+        if range_text is not None:
+            try:
+                trained_range = _strict_json(range_text)
+            except ValueError as error:
+                raise ValueError(f"{path}: trained_range: {error}") from error
+        super().__init__(named, _without("theta/", tensors), int(horizon) or None, path,
+                         trained_range)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
         unchecked = [name for name, limit in self._golden.limits.items() if limit == math.inf]
@@ -575,7 +634,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
     warning comes once in a training of more steps than the optimizer was trained on
-    (ThetaFile.trained_horizon), beyond which it may lose what it had gained.
+    (ThetaFile.trained_horizon), beyond which it may lose what it had gained. The first step warns of
+    num_steps, parameters and tensors that are far from all that it was trained on
+    (ThetaFile.trained_range).
 
     skipped: how often a tensor was left as it is: because its gradient or a loss that is needed was
     not finite, or because finite numbers would have become others. In the last case its state and its step count go on,
@@ -711,6 +772,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
                                 "are part of what was learned")
         batches = self._batches(self._checked_loss(loss))
+        self._compare_with_trained(batches)
         skipped = self._leave_out_not_finite(batches)
         for batch in batches:
             if batch.params:
@@ -807,6 +869,20 @@ class LearnedOptimizer(torch.optim.Optimizer):
             left_out += len(batch.params) - len(chosen)
             batch.keep(chosen)
         return left_out
+
+    def _compare_with_trained(self, batches):
+        """Warns of what is unlike all that the optimizer was trained on, at the first step that has
+        gradients."""
+        trained_range = self._theta_file.trained_range
+        if trained_range is None or not batches or "compared" in self._warned:
+            return
+        self._warned.add("compared")
+        told = [batch.group["num_steps"] for batch in batches]
+        unlike = _unlike_trained(
+            trained_range, None if None in told else max(told),
+            [p.numel() for batch in batches for p in batch.params])
+        if unlike:
+            self._warn_once("unlike", unlike, stacklevel=6)
 
     def _warn_of_left_and_decays(self, batch, left, decays):
         """Warns, once each, of parameters of these numbers in a batch, which were left as they are,

@@ -16,6 +16,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/record.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/python/src/arrays.h"
 
@@ -281,15 +282,21 @@ nb::object ToPython(const NamedArrays& arrays) {
 
 ThetaFile ThetaFileOf(nb::handle theta) {
   const nb::object config = theta.attr("config");
-  return {.learned_optimizer = ResolvedOptimizer(
-              ConfigOfDict(theta.attr("learned_optimizer"), "theta.learned_optimizer")),
-          .theta = FloatsOf(theta.attr("values"), "theta.values"),
-          .config = config.is_none() ? Config() : ConfigOfDict(config, "theta.config"),
-          .seed = Member<int64_t>(theta, "seed", "int"),
-          .meta_steps = Member<int64_t>(theta, "meta_steps", "int"),
-          .trained_horizon = Member<int64_t>(theta, "trained_horizon", "int"),
-          .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
-          .version = Member<std::string>(theta, "version", "str")};
+  const nb::object range = theta.attr("trained_range");
+  return {
+      .learned_optimizer = ResolvedOptimizer(
+          ConfigOfDict(theta.attr("learned_optimizer"), "theta.learned_optimizer")),
+      .theta = FloatsOf(theta.attr("values"), "theta.values"),
+      .config = config.is_none() ? Config() : ConfigOfDict(config, "theta.config"),
+      .seed = Member<int64_t>(theta, "seed", "int"),
+      .meta_steps = Member<int64_t>(theta, "meta_steps", "int"),
+      .trained_horizon = Member<int64_t>(theta, "trained_horizon", "int"),
+      .trained_range = range.is_none()
+                           ? TrainedRange()
+                           : ParseTrainedRange(ConfigOfDict(range, "theta.trained_range").Dump(-1),
+                                               "theta.trained_range"),
+      .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
+      .version = Member<std::string>(theta, "version", "str")};
 }
 
 nb::dict ToPython(ThetaFile theta) {
@@ -300,6 +307,10 @@ nb::dict ToPython(ThetaFile theta) {
   members["seed"] = theta.seed;
   members["meta_steps"] = theta.meta_steps;
   members["trained_horizon"] = theta.trained_horizon;
+  members["trained_range"] =
+      theta.trained_range.known()
+          ? ToPython(Config::Parse(RecordText(theta.trained_range), "trained_range"))
+          : nb::none();
   members["chosen_on"] = theta.chosen_on;
   members["version"] = theta.version;
   return members;

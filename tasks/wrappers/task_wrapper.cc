@@ -44,10 +44,9 @@ std::string EntryWords(const Layout& layout, size_t i) {
 
 }  // namespace
 
-FamilyOverFamilies::FamilyOverFamilies(TaskParts parts,
-                                       const std::vector<const TaskFamily*>& inside)
-    : TaskFamily(std::move(parts)) {
-  for (const TaskFamily* task : inside) {
+FamilyOverFamilies::FamilyOverFamilies(TaskParts parts, std::vector<const TaskFamily*> inside)
+    : TaskFamily(std::move(parts)), inside_(std::move(inside)) {
+  for (const TaskFamily* task : inside_) {
     if (const auto* over = dynamic_cast<const FamilyOverFamilies*>(task)) {
       depth_ = std::max(depth_, over->depth_ + 1);
     }

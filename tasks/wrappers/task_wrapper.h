@@ -18,13 +18,18 @@ namespace lopt {
 // its batches are those that the same key draws of it alone. What it draws itself comes from
 // OwnKey.
 class FamilyOverFamilies : public TaskFamily {
+ public:
+  // The families it is made of, owned by it.
+  const std::vector<const TaskFamily*>& inside() const { return inside_; }
+
  protected:
-  FamilyOverFamilies(TaskParts parts, const std::vector<const TaskFamily*>& inside);
+  FamilyOverFamilies(TaskParts parts, std::vector<const TaskFamily*> inside);
 
   // Another key than that of any family over families inside, and than those a task folds `key` to.
   Key OwnKey(Key key) const;
 
  private:
+  std::vector<const TaskFamily*> inside_;
   uint64_t depth_ = 1;  // families over families, this one included, one in another
 };
 

@@ -262,6 +262,7 @@ class Submissions(one_file.TestCase):
 
     def test_a_training_ends_after_its_step_hint_where_the_optimizer_needs_it(self):
         workload = Workload()
+        warnings.filterwarnings("ignore", ".*this training is unlike all")  # as short as it is
         with self.assertRaisesRegex(TrainingCompleteError, "all 12 steps of step_hint have been "
                                     "made, which LearnedScheduler .*"):
             trained(loaded(self.exported("recommended")), workload, STEPS + 1)

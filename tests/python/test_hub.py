@@ -103,13 +103,24 @@ class Hub(one_file.TestCase):
         for fact in ("\n# mine\n", "- **Weights**: 2 numbers, float32\n",
                      "- **Longest training**: 900 steps.",
                      "- **Tasks of its estimators**: ImageMLP (2), ReparamWeights of ImageMLP\n",
-                     "- **Batch sizes**: 16, 64\n", "- **Lengths**: 30 to 900 steps\n",
+                     "- **Batch sizes**: 16 to 64\n", "- **Sizes of its models**: not said\n", "- **Lengths**: 30 to 900 steps\n",
                      "- **Data**: of a data directory",
                      "by the loss on the split outer_valid\n", '"momentum": 0.9',
                      "The weights are under `cc-by-4.0`; `lopt_optimizer.py` is a part of lopt"):
             self.assertIn(fact, card)
         self.assertNotIn("secret", card)
         self.assertNotIn(str(self.directory), card)
+
+    def test_the_range_of_the_training_goes_before_what_the_config_says(self):
+        path = self.theta()
+        arrays, metadata = read_safetensors(path)
+        one_file.write_safetensors(path, arrays, {**metadata, "trained_range": json.dumps({
+            "shortest_training": 100, "longest_training": 900, "smallest_batch": 8,
+            "largest_batch": 8, "fewest_params": 310, "most_params": 1210, "largest_tensor": 1024})})
+        card = self.export(path, "--licence", "mit")
+        for fact in ("- **Batch sizes**: 8\n", "- **Lengths**: 100 to 900 steps\n",
+                     "- **Sizes of its models**: 310 to 1210 parameters, in tensors of up to 1024\n"):
+            self.assertIn(fact, card)
 
     def test_a_config_of_any_form_makes_a_card(self):
         for i, config in enumerate((

@@ -1100,6 +1100,49 @@ class Optimizer(TestCase):
         with self.assertRaisesRegex(ValueError, "metadata trained_horizon must be a whole number"):
             self.theta(metadata={"trained_horizon": "long"})
 
+    def ranged(self, **changed):
+        """A ThetaFile of trainings of 10 to 80 steps of models of 5 to 6 numbers."""
+        numbers = {"shortest_training": 10, "longest_training": 80, "smallest_batch": 0,
+                   "largest_batch": 0, "fewest_params": 5, "most_params": 6, "largest_tensor": 3,
+                   **changed}
+        return self.theta(metadata={"trained_horizon": str(numbers["longest_training"]),
+                                    "trained_range": json.dumps(numbers)})
+
+    def test_a_training_unlike_all_before_is_warned_of_once(self):
+        def steps(sizes, theta, **options):
+            """The warnings of three steps, by file."""
+            params = [torch.ones(size, requires_grad=True) for size in sizes]
+            frozen = torch.ones(1000, requires_grad=True)  # which no step changes
+            optimizer = LearnedOptimizer([*params, frozen], theta, **options)
+            optimizer.step()  # without gradients
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(3):
+                    trained(optimizer, params, [[torch.ones_like(p) for p in params]])
+                    optimizer = copy.deepcopy(optimizer)  # in which it has warned, too
+                    params = [p for p in optimizer.param_groups[0]["params"] if len(p) < 1000]
+            self.assertTrue(all(one.filename == __file__ for one in caught))
+            return [str(one.message) for one in caught]
+
+        theta = self.ranged()
+        self.assertEqual(theta.trained_range["most_params"], 6)
+        for sizes, options in (([30, 30], {}), ([30], {"num_steps": 5}), ([1], {"num_steps": 900})):
+            self.assertEqual(steps(sizes, theta, **options), [])
+        begin = "LearnedOptimizer: this training is unlike all that the optimizer was trained on: "
+        end = ". Try a smaller and a larger lr, and compare with Adam"
+        for sizes, options, wanted in (
+                ([3], {"num_steps": 4}, "num_steps 4 (there at least 10)"),
+                ([30, 30, 1], {}, "61 parameters (there at most 6)"),
+                ([31], {"num_steps": 10}, "a tensor of 31 numbers (there at most 3)"),
+                ([900, 900], {"num_steps": 4},
+                 "num_steps 4 (there at least 10), 1,800 parameters (there at most 6), a tensor of "
+                 "900 numbers (there at most 3)")):
+            self.assertEqual(steps(sizes, theta, **options), [begin + wanted + end])
+        unknown = self.ranged(shortest_training=0, fewest_params=0, most_params=0, largest_tensor=0)
+        for older in (unknown, self.theta()):
+            self.assertEqual(steps([900], older, num_steps=4), [])
+        self.assertIsNone(self.theta().trained_range)
+
     def test_zero_gradients_move_parameters_unless_they_are_skipped(self):
         rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(6))
         used = torch.ones(5, 3)
@@ -1544,6 +1587,24 @@ class Files(TestCase):
         for horizon in ("-5", "1_000", " 5", "", "9" * 30):
             assert_refused("trained_horizon must be a whole number of at least 0, got ",
                            lambda h: h["__metadata__"].update(trained_horizon=horizon))
+        whole = {"shortest_training": 1, "longest_training": 0, "smallest_batch": 0,
+                 "largest_batch": 0, "fewest_params": 1, "most_params": 2, "largest_tensor": 2}
+        for text, pattern in (("[", "trained_range: Expecting value"),
+                              ("[]", "trained_range must be an object of shortest_training, "),
+                              ('{"shortest_training": 1}', "trained_range must be an object of "),
+                              *((json.dumps({**whole, **change}), "trained_range" + pattern)
+                                for change, pattern in (
+                                    ({"more": 1}, " must be an object of "),
+                                    ({"most_params": -1}, ": most_params must be a whole number of "
+                                     "at least 0, got -1"),
+                                    ({"most_params": 2.0}, ": most_params must be a whole number"),
+                                    ({"most_params": True}, ": most_params must be a whole number"),
+                                    ({"fewest_params": 3}, ": fewest_params must be at most "
+                                     "most_params, got 3 and 2"),
+                                    ({"largest_tensor": 3}, ": largest_tensor must be at most "),
+                                    ({"longest_training": 9}, ": longest_training must be "
+                                     "trained_horizon, which is 0, got 9")))):
+            assert_refused(pattern, lambda h: h["__metadata__"].update(trained_range=text))
         twice = json.dumps(header)[:-1] + f', "{name}": ' + json.dumps(header[name]) + "}"
         assert_refused(f"{unreadable}the key '{name}' is there twice", text=twice.encode())
         assert_refused(unreadable + "the nesting is too deep", text=b"[" * 100000)

@@ -37,6 +37,28 @@ class Thetas(unittest.TestCase):
         self.assertEqual(theta.config, trained.config)
         self.assertEqual(theta.config["name"], "mlp-fast")
 
+    def test_the_range_of_a_training_is_kept_and_checked(self):
+        theta = lopt.Theta.read(TRAINED)
+        self.assertEqual(theta.trained_range["smallest_batch"], 128)  # tools/add_trained_range
+        theta.trained_range = {
+            "shortest_training": 100, "longest_training": 400, "smallest_batch": 16,
+            "largest_batch": 128, "fewest_params": 2410, "most_params": 2410,
+            "largest_tensor": 2048}
+        theta.write(self.scratch / "theta.safetensors")
+        self.assertEqual(lopt.Theta.read(self.scratch / "theta.safetensors").trained_range,
+                         theta.trained_range)
+        self.assertIn("shortest training: 100 steps, batches: 16 to 128, trained parameters: "
+                      "2,410, largest trained tensor: 2,048, ", repr(theta))
+        path = self.scratch / "not.safetensors"
+        del theta.trained_range["most_params"]
+        self.assert_error("theta.trained_range: 'most_params' is missing", theta.write, path)
+        theta.trained_range["most_params"], theta.trained_horizon = 2410, 50
+        self.assert_error(f"{path}: metadata trained_range: longest_training must be "
+                          "trained_horizon, which is 50, got 400", theta.write, path)
+        theta.trained_range = None
+        theta.write(path)
+        self.assertIsNone(lopt.Theta.read(path).trained_range)
+
     def test_tensors_are_views_of_the_values(self):
         theta = lopt.Theta.read(TRAINED)
         weights = theta.tensors["mlp/linear_1/w"]
@@ -58,6 +80,8 @@ class Thetas(unittest.TestCase):
             self.assertTrue((theta.values == training.theta.values).all())
             self.assertEqual(theta.meta_steps, 20)
             self.assertEqual(theta.trained_horizon, training.theta.trained_horizon)
+            self.assertEqual(theta.trained_range, training.theta.trained_range)
+            self.assertEqual(theta.trained_range["longest_training"], theta.trained_horizon)
         first = lopt.Theta.read(self.scratch / "run/checkpoints/step-00000000")
         self.assertTrue(
             (first.values == lopt.Theta.init({"type": "MLPLOpt"}).values).all())

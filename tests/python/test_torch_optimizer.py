@@ -27,6 +27,7 @@ def theta_of(file):
     for name, values in layout.tensors.items():
         values[...] = file.theta[name].numpy()
     layout.trained_horizon = file.trained_horizon or 0
+    layout.trained_range = file.trained_range
     return layout
 
 

@@ -126,6 +126,7 @@ ThetaFile WithFormula(const ThetaFile& file, const StepFormula& formula) {
           .With("step_size", fmt::format("{:.17g}", step_size))
           .With("weight_decay", fmt::format("{:.17g}", formula.weight_decay * step_size));
   replaced.trained_horizon = file.trained_horizon;
+  replaced.trained_range = file.trained_range;
   replaced.version = file.version;
   const auto optimizer = OptimizerRegistry().Make(replaced.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
