@@ -96,6 +96,7 @@ int64_t ScheduledTruncationSchedule::Longest(int64_t outer_steps) const {
 }
 
 int64_t ScheduledTruncationSchedule::Shortest(int64_t outer_steps) const {
+  if (options_.std > 0) return options_.min_length;
   int64_t shortest = MeanLength(outer_steps - 1);
   for (size_t i = 0; i < options_.lengths.size(); ++i) {
     if (options_.outer_steps[i] < outer_steps) shortest = std::min(shortest, options_.lengths[i]);

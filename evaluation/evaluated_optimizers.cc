@@ -54,6 +54,7 @@ NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile&
           .config = file.learned_optimizer,
           .source = std::move(source),
           .trained_horizon = file.trained_horizon,
+          .trained_range = file.trained_range,
           .meta_training = file.config,
           .seed = file.seed};
 }

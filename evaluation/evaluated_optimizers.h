@@ -26,14 +26,15 @@ struct NamedLearnedOptimizer {
   std::string name;                                   // distinct among all optimizers
   std::shared_ptr<const LearnedOptimizer> optimizer;  // of the type that the file names
   Eigen::VectorXf theta;                              // [D]
-  Config config = {};           // type and options of `optimizer`, where it is to be written
-  std::string source = {};      // the file that theta is from, for people
-  int64_t trained_horizon = 0;  // of that file; 0 if unknown
-  Config meta_training = {};    // of the run that made theta (ThetaFile::config); empty if unknown
-  int64_t seed = 0;             // of that run
-  bool is_start = false;        // theta is what that run began with
-  double step_multiplier = 1;   // what its steps are multiplied by
-  bool tuned = false;           // what its steps are multiplied by is tuned for each task
+  Config config = {};               // type and options of `optimizer`, where it is to be written
+  std::string source = {};          // the file that theta is from, for people
+  int64_t trained_horizon = 0;      // of that file; 0 if unknown
+  TrainedRange trained_range = {};  // of that file
+  Config meta_training = {};   // of the run that made theta (ThetaFile::config); empty if unknown
+  int64_t seed = 0;            // of that run
+  bool is_start = false;       // theta is what that run began with
+  double step_multiplier = 1;  // what its steps are multiplied by
+  bool tuned = false;          // what its steps are multiplied by is tuned for each task
   // What the meta-training has trained on (evaluation/trained_on.h); none if unknown.
   std::optional<TaskSteps> trained_on = {};
 };

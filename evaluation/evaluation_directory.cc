@@ -112,7 +112,8 @@ void EvaluationDirectory::Begin(const EvaluationConfig& config,
                                                     .theta = learned.theta,
                                                     .config = learned.meta_training,
                                                     .seed = learned.seed,
-                                                    .trained_horizon = learned.trained_horizon});
+                                                    .trained_horizon = learned.trained_horizon,
+                                                    .trained_range = learned.trained_range});
   }
   GoOn(config, {});
 }

@@ -157,8 +157,8 @@ FoundFile ReadUnchecked(const std::string& path, const std::optional<Config>& le
     Require(steps >= 0, "{}: metadata meta_steps and trained_horizon must be at least 0, got {}",
             path, steps);
   }
-  if (const std::string range = metadata("trained_range"); !range.empty()) {
-    result.trained_range = CheckedRange(range, result.trained_horizon, path);
+  if (file.metadata.contains("trained_range")) {
+    result.trained_range = CheckedRange(metadata("trained_range"), result.trained_horizon, path);
   }
   result.chosen_on = metadata("chosen_on");
   result.version = metadata("version");

@@ -61,7 +61,7 @@ TrainedRange ParseTrainedRange(const std::string& text, const std::string& sourc
 std::string UnlikeTrained(const TrainedRange& range, int64_t num_steps,
                           std::span<const int64_t> tensors) {
   std::vector<std::string> unlike;
-  if (num_steps > 0 && num_steps < (range.shortest_training + 1) / 2) {
+  if (num_steps > 0 && num_steps < range.shortest_training - range.shortest_training / 2) {
     unlike.push_back(fmt::format("num_steps {} (there at least {})", InThousands(num_steps),
                                  InThousands(range.shortest_training)));
   }

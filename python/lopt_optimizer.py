@@ -1641,7 +1641,7 @@ def _checked_range(found, horizon, source):
                          f"{repr(found)[:200]}")
     for name, number in found.items():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
-            raise ValueError(f"{source}: {name} must be a whole number of at least 0, got "
+            raise ValueError(f"{source}: {name} must be a whole number from 0 to 2**63 - 1, got "
                              f"{number!r}")
     for low, high in (("shortest_training", "longest_training"),
                       ("smallest_batch", "largest_batch"), ("fewest_params", "most_params"),
@@ -1764,6 +1764,8 @@ class Weights:
     sees_shapes: whether steps depend on a tensor's shape.
     """
 
+    trained_range = None  # of objects that were pickled before there was one
+
     def __init__(self, learned_optimizer, theta, trained_horizon, source, trained_range=None):
         """learned_optimizer: type and options. source: what errors begin with.
 
@@ -1883,7 +1885,7 @@ class ThetaFile(Weights):
             try:
                 trained_range = _strict_json(range_text)
             except ValueError as error:
-                raise ValueError(f"{path}: trained_range: {error}") from error
+                raise ValueError(f"{path}: metadata trained_range: {error}") from error
         super().__init__(named, _without("theta/", tensors), int(horizon) or None, path,
                          trained_range)
         self._golden = _golden_steps(path, _without("golden/", tensors))

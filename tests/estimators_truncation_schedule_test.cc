@@ -40,6 +40,9 @@ TEST_CASE("A schedule says which length its episodes have at least") {
   CHECK(falls.Shortest(11) == 60);
   CHECK(falls.Shortest(16) == 15);
   CHECK(falls.Shortest(1000) == 15);
+  // What a normal distribution takes off has no bound of its own.
+  CHECK(ScheduledTruncationSchedule({.lengths = {200}, .std = 50, .min_length = 10}).Shortest(1) ==
+        10);
 }
 
 TEST_CASE("Log-uniform lengths have the law of exp(U) rounded down") {

@@ -153,6 +153,7 @@ TEST_CASE("A training is unlike those of a range where it is far outside") {
   CHECK(unlike({}, 1, {3000000}).empty());
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
   CHECK(unlike({.most_params = kHuge, .largest_tensor = kHuge}, 1, {kHuge}).empty());
+  CHECK(!unlike({.shortest_training = kHuge}, 1, {}).empty());
 }
 
 TEST_CASE("A theta that is not finite is neither written nor read") {

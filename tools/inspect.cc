@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -151,10 +152,14 @@ void PrintConfig(const std::string& path) {
   PrintOut("{}\n", WrappedJson(Config::Parse(config->second, path).json(), 0, 0));
 }
 
-// The type that an object of a config names; "?" where it names none.
+// The type that an object of a config names; "?" where it names none, or one that no type can have.
 std::string TypeIn(const Json& object) {
   const auto type = object.is_object() ? object.find("type") : object.end();
-  return type != object.end() && type->is_string() ? type->get<std::string>() : "?";
+  if (type == object.end() || !type->is_string()) return "?";
+  const auto name = type->get<std::string>();
+  constexpr size_t kLongest = 40;
+  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  return name.size() <= kLongest && std::ranges::all_of(name, is_letter) ? name : "?";
 }
 
 // The config of a meta-training in a few lines: what its estimators train. Empty where it has none,
@@ -168,8 +173,14 @@ std::string ShortConfig(const Json& config) {
     ++counts[fmt::format("{} of {}", TypeIn(estimator),
                          TypeIn(has_task ? estimator["task"] : Json()))];
   }
+  constexpr size_t kMostLines = 12;
   std::string text;
+  size_t shown = 0;
   for (const auto& [what, count] : counts) {
+    if (++shown > kMostLines) {
+      text += fmt::format("\n    and {} others", counts.size() - kMostLines);
+      break;
+    }
     text += fmt::format("\n    {}{}", what, count > 1 ? fmt::format(", {} of them", count) : "");
   }
   return text + "\n    (lopt inspect --config FILE shows all of it)";

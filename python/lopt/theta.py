@@ -46,9 +46,9 @@ class Theta:
     seed: int = 0
     meta_steps: int = 0
     trained_horizon: int = 0
-    trained_range: dict[str, int] | None = None
     chosen_on: str = ""
     version: str = ""
+    trained_range: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.learned_optimizer, Component):

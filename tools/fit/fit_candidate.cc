@@ -74,6 +74,7 @@ bool HasMomentum(const ThetaFile& start, bool adam) {
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {
   ThetaFile file = trial.adam ? WithAdamDirections(start) : start;
   file.chosen_on = "inner_valid";
+  file.trained_range = {};  // it is chosen for a task that may be far outside of the start's
   const auto optimizer = OptimizerOf(file);
   const LayoutEntry* biases = FindEntry(optimizer->theta_layout(), kBiases);
   file.theta[biases->offset] += static_cast<float>(std::log(trial.multiplier));
