@@ -65,7 +65,7 @@ std::string PlainTable::Text(size_t width) const {
   if (columns < widths.size()) {
     const auto& names = lines_.front();
     const std::string left_out = fmt::format(
-        "Too wide for {} columns: {}", width,
+        "Left out, for lines have {} characters: {}", width,
         fmt::join(names.begin() + static_cast<std::ptrdiff_t>(columns), names.end(), ", "));
     text += Wrapped("", left_out, width);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -350,6 +351,24 @@ TEST_CASE("Splits follow each other; those held out have 2,000 rows each") {
   CHECK(task.ExampleRange(Split::kTest) == Range(4123, 6123));
   CHECK(task.parts().data.batch_size == 7);
   CHECK(task.parts().data.sampling == Sampling::kEpoch);
+}
+
+TEST_CASE("A table of more rows trains on none that a smaller one holds out") {
+  const TableData few({.rows = 50, .noise = 0.5});
+  const TableData many({.rows = 9000, .noise = 0.5});
+  const auto inputs = [](const TableData& table, int64_t row) {
+    const float* first = table.rows() + row * table.stride();
+    return std::vector<float>(first, first + table.features());
+  };
+  const int64_t held_out = 3 * TableData::kHeldOut;
+  for (const int64_t row : {int64_t{0}, int64_t{1999}, held_out - 1}) {
+    CHECK(inputs(few, 50 + row) == inputs(many, 9000 + row));
+  }
+  for (const int64_t row : {0, 1, 49}) CHECK(inputs(few, row) == inputs(many, row));
+  std::set<std::vector<float>> trained_on;
+  for (int64_t row = 0; row < 9000; ++row) trained_on.insert(inputs(many, row));
+  CHECK(trained_on.size() == 9000);
+  for (int64_t row = 0; row < held_out; ++row) CHECK(!trained_on.contains(inputs(few, 50 + row)));
 }
 
 TEST_CASE("Tables of equal options are the same, once a run; those of other seeds are not") {

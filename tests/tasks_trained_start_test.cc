@@ -16,6 +16,7 @@
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/table/table_mlp.h"
+#include "lopt/tasks/wrappers/reparam_weights.h"
 #include "lopt/tasks/wrappers/sampled_family.h"
 #include "lopt/tasks/wrappers/trained_start.h"
 #include "tests/adam_training.h"
@@ -208,6 +209,22 @@ TEST_CASE("A start is a function of its key, which draws the earlier task too") 
   CHECK(StartOf(TrainedStart(Table(3), mix, {.steps = 3}), KeyFromSeed(4)) == start);
 }
 
+TEST_CASE("Each start draws an earlier task") {
+  const auto mix = std::make_shared<SampledFamily>(
+      std::vector<Family>{std::make_shared<Slope>(std::vector<float>{1, 1, 1}),
+                          std::make_shared<Slope>(std::vector<float>{-1, -1, -1})},
+      SampledFamilyOptions{});
+  const TrainedStart family(std::make_shared<Slope>(std::vector<float>{0, 0, 0}), mix,
+                            {.steps = 1, .learning_rate = 0.25, .fresh_tensors = 0});
+  int lower = 0;
+  constexpr int kStarts = 20;
+  for (uint64_t seed = 0; seed < kStarts; ++seed) {
+    lower += StartOf(family, KeyFromSeed(seed)).params[0] < 0.5F ? 1 : 0;
+  }
+  CHECK(lower > 0);
+  CHECK(lower < kStarts);
+}
+
 TEST_CASE("Evaluations are those of the task") {
   const Family task = Table(2);
   const TrainedStart family(task, Table(1), {.steps = 2});
@@ -259,7 +276,7 @@ TEST_CASE("Tasks that cannot follow each other are refused with what differs") {
     return ErrorOf([&] { TrainedStart(task, earlier, options); });
   };
   CHECK(error(Table(1), Table(2), {.fresh_tensors = 7}) ==
-        "TrainedStart: fresh_tensors is 7, but the params have 6");
+        "TrainedStart: wanted fresh_tensors of at most the 6 tensors of the params, got 7");
   CHECK(error(Table(1), Table(2, {.norm = Norm::kLayer})) ==
         "TrainedStart: the task has 6 tensors, but earlier has 10; wanted as many");
   const Family classes = Table(2, {.table = {.classes = 3}});
@@ -273,12 +290,19 @@ TEST_CASE("Tasks that cannot follow each other are refused with what differs") {
   const auto mixed = std::make_shared<SampledFamily>(
       std::vector<Family>{Table(2, {.norm = Norm::kBatch})}, SampledFamilyOptions{});
   CHECK(error(Table(1, {.norm = Norm::kBatch}), mixed) ==
-        "TrainedStart: the model state must be the same; the task has 'mlp/batch_norm_0/mean' [6] "
-        "where earlier has 'task' [24]");
+        "TrainedStart: wanted an earlier task that is no SampledFamily with a model state, whose "
+        "members may each mean something else by it");
+  const auto scaled = std::make_shared<ReparamWeights>(Table(1), ReparamWeightsOptions{});
+  CHECK(error(scaled, Table(2)) ==
+        "TrainedStart: wanted a task without ReparamWeights or DelayedGradients; put these around "
+        "TrainedStart");
+  CHECK(error(Table(2), scaled) ==
+        "TrainedStart: wanted an earlier task without ReparamWeights or DelayedGradients; put "
+        "these around TrainedStart");
   CHECK(error(Table(1), Table(2), {.steps = -1}) ==
         "TrainedStart: steps must be in [0, 10000000], got -1");
   CHECK(error(Table(1), Table(2), {.learning_rate = 0}) ==
-        "TrainedStart: learning_rate must be above 0, got 0");
+        "TrainedStart: learning_rate must be in [1e-30, 1e+38], got 0");
 }
 
 TEST_CASE("An earlier training that diverges is an error") {
@@ -293,6 +317,9 @@ TEST_CASE("An earlier training that diverges is an error") {
   CHECK(error(0.5, 3) ==
         "TrainedStart: the loss of the earlier training is not finite at step 3; its learning_rate "
         "is 0.5, give a smaller one");
+  CHECK(error(0.5, 0) ==
+        "TrainedStart: the loss of the earlier training is not finite at step 0; no step was made "
+        "yet, so it is that of the earlier task's own start");
   // -4e38 is no float32; no loss has seen it.
   CHECK(error(1e38, -1) ==
         "TrainedStart: a param of the earlier training is not finite at step 4; its learning_rate "

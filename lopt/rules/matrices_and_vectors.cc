@@ -51,22 +51,24 @@ class PartRule {
   void InitState(const StepInfo& info, std::span<const float> params,
                  std::span<float> state) const {
     std::vector<float> own(static_cast<size_t>(rule_->params_layout().size()));
-    Gather(params, own);
+    Gather(params, std::span<float>(own));
     rule_->InitState(info, own, state);
   }
-  void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+  // Number: float, or double where the rule takes such gradients.
+  template <class Number>
+  void Update(const StepInfo& info, std::span<const Number> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const {
     const int64_t size = rule_->params_layout().size();
     if (size == std::ssize(params)) {  // all of the row's numbers
-      rule_->Update(info, gradient, params, state, scratch);
+      UpdateRuleOf(info, gradient, params, state, scratch);
       return;
     }
     const Workspace::Frame frame(scratch);
-    const std::span<float> own_gradient = scratch.Take<float>(size);
+    const std::span<Number> own_gradient = scratch.Take<Number>(size);
     const std::span<float> own_params = scratch.Take<float>(size);
     Gather(gradient, own_gradient);
-    Gather(params, own_params);
-    rule_->Update(info, own_gradient, own_params, state, scratch);
+    Gather(std::span<const float>(params), own_params);
+    UpdateRuleOf(info, std::span<const Number>(own_gradient), own_params, state, scratch);
     const float* from = own_params.data();
     for (const LayoutEntry& e : entries_) {
       std::copy_n(from, e.size, params.data() + e.offset);
@@ -75,9 +77,18 @@ class PartRule {
   }
 
  private:
+  void UpdateRuleOf(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                    std::span<float> state, Workspace& scratch) const {
+    rule_->Update(info, gradient, params, state, scratch);
+  }
+  void UpdateRuleOf(const StepInfo& info, std::span<const double> gradient, std::span<float> params,
+                    std::span<float> state, Workspace& scratch) const {
+    rule_->UpdateInFloat64(info, gradient, params, state, scratch);
+  }
   // The tensors one after the other.
-  void Gather(std::span<const float> row, std::span<float> own) const {
-    float* to = own.data();
+  template <class Number>
+  void Gather(std::span<const Number> row, std::span<Number> own) const {
+    Number* to = own.data();
     for (const LayoutEntry& e : entries_) to = std::copy_n(row.data() + e.offset, e.size, to);
   }
 
@@ -105,6 +116,16 @@ class TwoRules : public UpdateRule {
   }
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
+    UpdateBoth(info, gradient, params, state, scratch);
+  }
+  void DoUpdateInFloat64(const StepInfo& info, std::span<const double> gradient,
+                         std::span<float> params, std::span<float> state,
+                         Workspace& scratch) const override {
+    UpdateBoth(info, gradient, params, state, scratch);
+  }
+  template <class Number>
+  void UpdateBoth(const StepInfo& info, std::span<const Number> gradient, std::span<float> params,
+                  std::span<float> state, Workspace& scratch) const {
     const auto first = static_cast<size_t>(matrices_.state_layout().size());
     matrices_.Update(info, gradient, params, state.first(first), scratch);
     vectors_.Update(info, gradient, params, state.subspan(first), scratch);

@@ -17,6 +17,9 @@ namespace {
 constexpr char kTable[] = "table";
 constexpr int64_t kWaves = 32;
 constexpr int64_t kMostNumbers = int64_t{1} << 28;
+constexpr int64_t kMostWork = int64_t{1} << 36;  // rows times features times outputs
+// Sets the keys of tables apart from those of a run with the same seed.
+constexpr uint64_t kTableDraws = 0x7ab1e;
 
 // So that what follows is 64-byte aligned.
 int64_t WholeCacheLines(int64_t floats) {
@@ -200,7 +203,10 @@ TableData::TableData(const TableOptions& options)
   Require(features_ <= kMostNumbers / kWaves / outputs_,
           "{}: {} features for {} outputs or classes are more than {} pairs", kTable, features_,
           outputs_, kMostNumbers / kWaves);
-  const Key key = KeyFromSeed(static_cast<uint64_t>(options.table_seed));
+  Require(rows <= kMostWork / features_ / outputs_,
+          "{}: {} rows of {} features for {} outputs or classes are too many to draw", kTable, rows,
+          features_, outputs_);
+  const Key key = FoldIn(KeyFromSeed(static_cast<uint64_t>(options.table_seed)), kTableDraws);
   const DrawnColumns columns = DrawColumns(key, options, rows);
   const std::vector<double> right =
       RightAnswers(DrawFunctions(FoldIn(key, 2), options, outputs_), columns, rows);
@@ -212,16 +218,18 @@ TableData::TableData(const TableOptions& options)
   auto* out = reinterpret_cast<float*>(rows_.data());
   std::vector<double> answers(static_cast<size_t>(outputs_));
   for (int64_t row = 0; row < rows; ++row, out += stride_) {
+    // Held out rows are drawn first, so that tables of more rows do not train on them.
+    const int64_t drawn = row < options.rows ? rows - options.rows + row : row - options.rows;
     for (int64_t i = 0; i < options.inputs; ++i) {
-      out[i] = units[i] * columns.numbers[row * options.inputs + i];
+      out[i] = units[i] * columns.numbers[drawn * options.inputs + i];
     }
     int64_t first = options.inputs;
     for (size_t c = 0; c < options.categories.size(); ++c) {
-      out[first + columns.values[c][row]] = 1;
+      out[first + columns.values[c][drawn]] = 1;
       first += options.categories[c];
     }
     for (int64_t k = 0; k < outputs_; ++k) {
-      const int64_t at = row * outputs_ + k;
+      const int64_t at = drawn * outputs_ + k;
       answers[k] = right[at] + options.noise * noise[at];
     }
     if (options.classes > 0) {

@@ -16,7 +16,7 @@ namespace lopt {
 namespace {
 
 // The largest meta-loss beside that of a network that says the same for every row. A network that
-// has learned few rows by heart is far worse than that on others, and theta is to see how much.
+// has memorized few rows is far worse than that on others, and theta is to see how much.
 constexpr double kMostLoss = 100;
 
 MlpShape TableMlpShape(const TableMlpOptions& options, const TableData& data) {
@@ -52,7 +52,7 @@ void TableMlpOptions::Visit(FieldVisitor& v) {
   v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
   VisitNorm(v, &norm);
-  v.Field("init_scale", &init_scale, Above(0),
+  v.Field("init_scale", &init_scale, Between(1e-6, 1e6),
           "Factor of the initial weights. Small ones make the product of two layers start near 0, "
           "as embeddings do.");
 }

@@ -1,5 +1,7 @@
 #include "lopt/tasks/wrappers/trained_start.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,6 +11,9 @@
 #include "lopt/base/denormals.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/wrappers/delayed_gradients.h"
+#include "lopt/tasks/wrappers/reparam_weights.h"
+#include "lopt/tasks/wrappers/sampled_family.h"
 
 namespace lopt {
 namespace {
@@ -67,13 +72,30 @@ Layout FirstTensors(const Layout& layout, int64_t tensors) {
   return Layout(std::move(first));
 }
 
+// Throws Error where the numbers that a family trains are not those of a network's weights, but of
+// these in units of a task's own, or where its model state means other things in each task.
+void RequirePlain(const TaskFamily& family, const char* which) {
+  Require(dynamic_cast<const ReparamWeights*>(&family) == nullptr &&
+              dynamic_cast<const DelayedGradients*>(&family) == nullptr,
+          "{}: wanted {} without ReparamWeights or DelayedGradients; put these around {}",
+          kTrainedStartWho, which, kTrainedStartWho);
+  Require(dynamic_cast<const SampledFamily*>(&family) == nullptr ||
+              family.model_state_layout().size() == 0,
+          "{}: wanted {} that is no SampledFamily with a model state, whose members may each mean "
+          "something else by it",
+          kTrainedStartWho, which);
+}
+
 // Throws Error where the two cannot be trained one after the other. The number of params kept.
 int64_t KeptParams(const TaskFamily& task, const TaskFamily& earlier, int64_t fresh) {
+  RequirePlain(task, "a task");
+  RequirePlain(earlier, "an earlier task");
   const Layout& params = task.params_layout();
   const auto tensors = std::ssize(params.entries());
   const auto of_earlier = std::ssize(earlier.params_layout().entries());
-  Require(fresh <= tensors, "{}: fresh_tensors is {}, but the params have {}", kTrainedStartWho,
-          fresh, tensors);
+  Require(fresh <= tensors,
+          "{}: wanted fresh_tensors of at most the {} tensors of the params, got {}",
+          kTrainedStartWho, tensors, fresh);
   Require(of_earlier == tensors, "{}: the task has {} tensors, but earlier has {}; wanted as many",
           kTrainedStartWho, tensors, of_earlier);
   const Layout kept = FirstTensors(params, tensors - fresh);
@@ -96,7 +118,7 @@ int64_t KeptParams(const TaskFamily& task, const TaskFamily& earlier, int64_t fr
 
 void TrainedStartOptions::Visit(FieldVisitor& v) {
   v.Field("steps", &steps, Between(0, 10000000), "Steps of Adam on the earlier task.");
-  v.Field("learning_rate", &learning_rate, Above(0), "Adam's, constant.");
+  v.Field("learning_rate", &learning_rate, Between(1e-30, 1e38), "Adam's, constant.");
   v.Field("fresh_tensors", &fresh_tensors, Between(0, 1000000),
           "The last tensors of the params, which start as the task's do: 2 are a new last layer. "
           "In earlier they may have other shapes.");
@@ -118,10 +140,11 @@ void TrainedStart::TrainEarlier(Key key, std::span<float> params, std::span<floa
   earlier_->Init(config, FoldIn(key, kEarlierParams), params, model_state);
   EarlierAdam adam(options_.learning_rate, std::ssize(params), scratch);
   const auto require = [&](bool finite, const char* what, int64_t step) {
-    Require(finite,
-            "{}: {} of the earlier training is not finite at step {}; its learning_rate is {}, "
-            "give a smaller one",
-            kTrainedStartWho, what, step, options_.learning_rate);
+    Require(finite, "{}: {} of the earlier training is not finite at step {}; {}", kTrainedStartWho,
+            what, step,
+            step == 0 ? "no step was made yet, so it is that of the earlier task's own start"
+                      : fmt::format("its learning_rate is {}, give a smaller one",
+                                    options_.learning_rate));
   };
   for (int64_t step = 0; step < options_.steps; ++step) {
     const Key batch = FoldIn(FoldIn(key, kEarlierBatches), static_cast<uint64_t>(step));
