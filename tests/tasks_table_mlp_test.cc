@@ -462,7 +462,7 @@ TEST_CASE("Wrong options of tables are errors") {
   CHECK(error({.table = {.rows = 1, .inputs = 0, .categories = {39000}, .classes = 256}}) ==
         "table: 39000 features for 256 outputs or classes are more than 8388608 pairs");
   CHECK(error({.hidden = {0}}) == "TableMLP: hidden[0] must be in [1, 100000], got 0");
-  CHECK(error({.init_scale = 0}) == "TableMLP: init_scale must be above 0, got 0");
+  CHECK(error({.init_scale = 0}) == "TableMLP: init_scale must be in [1e-06, 1000000], got 0");
   CHECK(error({.batch_size = 0}) == "TableMLP: batch_size must be in [1, 1000000], got 0");
   CHECK(ErrorOf([] { TableMlp(TableMlpOptions{}, Table({.table_seed = 1})); }) ==
         "TableMLP: the table was drawn with other options");
