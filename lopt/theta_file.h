@@ -18,12 +18,12 @@ namespace lopt {
 // is unknown.
 struct TrainedRange {
   int64_t shortest_training = 0;  // inner steps of an episode
-  int64_t longest_training = 0;
-  int64_t smallest_batch = 0;  // examples; of the tasks that have a data set
-  int64_t largest_batch = 0;
-  int64_t fewest_params = 0;  // numbers that a task trains
-  int64_t most_params = 0;
-  int64_t largest_tensor = 0;  // numbers of one of its tensors
+  int64_t longest_training = 0;   // likewise
+  int64_t smallest_batch = 0;     // examples; of the tasks that have a data set
+  int64_t largest_batch = 0;      // likewise
+  int64_t fewest_params = 0;      // numbers that a task trains
+  int64_t most_params = 0;        // likewise
+  int64_t largest_tensor = 0;     // numbers of one of its tensors
 
   bool operator==(const TrainedRange&) const = default;
   bool known() const { return *this != TrainedRange(); }  // in part, at least
@@ -40,8 +40,8 @@ struct TrainedRange {
   }
 };
 
-// What a training is told to be unlike those of the range: fewer than half of the shortest's steps,
-// or more than ten times the params or the largest tensor's numbers. A sentence, without its stop,
+// Says how a training differs from those of the range: fewer than half of the shortest's steps, or
+// more than ten times the params or the largest tensor's numbers. A sentence, without its stop,
 // that names all of it; empty where there is nothing, or nothing is known. `num_steps`: 0 if
 // unknown; `tensors`: the sizes of those that are trained.
 std::string UnlikeTrained(const TrainedRange& range, int64_t num_steps,

@@ -261,5 +261,25 @@ TEST_CASE("Optimizers with numbers of the run, averages and missing parts are er
         }).find("vectors") != std::string::npos);
 }
 
+TEST_CASE("Gradients in float64 reach both optimizers as they are") {
+  const std::string adam = R"({"type": "Adam"})";
+  const Layout layout(Params{{"w", {2, 2}}, {"b", {3}}, {"k", {1, 2}}});
+  const auto after = [&](const std::string& config) {
+    const auto optimizer = OptimizerOf(config);
+    const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
+    const auto rule = optimizer->Bind(layout, AsSpan(theta));
+    std::vector<float> params(static_cast<size_t>(layout.size()));
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    // Too small for float32 but as a denormal number.
+    const std::vector<double> gradient(params.size(), 1e-40);
+    Workspace scratch;
+    rule->InitState({.num_steps = 1}, params, state);
+    rule->UpdateInFloat64({.num_steps = 1}, gradient, params, state, scratch);
+    return params;
+  };
+  CHECK(after(Both(adam, adam)) == after(adam));
+  CHECK(std::ranges::none_of(after(adam), [](float x) { return x == 0; }));
+}
+
 }  // namespace
 }  // namespace lopt
