@@ -118,7 +118,7 @@ int64_t KeptParams(const TaskFamily& task, const TaskFamily& earlier, int64_t fr
 
 void TrainedStartOptions::Visit(FieldVisitor& v) {
   v.Field("steps", &steps, Between(0, 10000000), "Steps of Adam on the earlier task.");
-  v.Field("learning_rate", &learning_rate, Between(1e-30, 1e38), "Adam's, constant.");
+  v.Field("learning_rate", &learning_rate, Between(1e-12, 1e12), "Adam's, constant.");
   v.Field("fresh_tensors", &fresh_tensors, Between(0, 1000000),
           "The last tensors of the params, which start as the task's do: 2 are a new last layer. "
           "In earlier they may have other shapes.");
@@ -139,12 +139,12 @@ void TrainedStart::TrainEarlier(Key key, std::span<float> params, std::span<floa
   earlier_->Sample(FoldIn(key, kEarlierTask), config);
   earlier_->Init(config, FoldIn(key, kEarlierParams), params, model_state);
   EarlierAdam adam(options_.learning_rate, std::ssize(params), scratch);
-  const auto require = [&](bool finite, const char* what, int64_t step) {
-    Require(finite, "{}: {} of the earlier training is not finite at step {}; {}", kTrainedStartWho,
-            what, step,
-            step == 0 ? "no step was made yet, so it is that of the earlier task's own start"
-                      : fmt::format("its learning_rate is {}, give a smaller one",
-                                    options_.learning_rate));
+  const auto fail = [&](const char* what, int64_t step) {
+    Fail("{}: {} of the earlier training is not finite at step {}; {}", kTrainedStartWho, what,
+         step,
+         step == 0
+             ? "no step was made yet, so it is that of the earlier task's own start"
+             : fmt::format("its learning_rate is {}, give a smaller one", options_.learning_rate));
   };
   for (int64_t step = 0; step < options_.steps; ++step) {
     const Key batch = FoldIn(FoldIn(key, kEarlierBatches), static_cast<uint64_t>(step));
@@ -158,11 +158,12 @@ void TrainedStart::TrainEarlier(Key key, std::span<float> params, std::span<floa
                         .losses = {&loss, 1},
                         .gradients = gradient},
                        scratch);
-    require(std::isfinite(loss), "the loss", step);
+    if (!std::isfinite(loss)) fail("the loss", step);
     adam.Step(gradient, params);
   }
-  require(std::ranges::all_of(params, [](float x) { return std::isfinite(x); }), "a param",
-          options_.steps);
+  if (std::ranges::any_of(params, [](float x) { return !std::isfinite(x); })) {
+    fail("a param", options_.steps);
+  }
 }
 
 void TrainedStart::DoInit(std::span<const float> config, Key key, std::span<float> params,
