@@ -25,6 +25,9 @@ REQUIRED = {
     "K": 5,
     "learning_rate": 0.1,
     "optimizer": lopt.Adam(),
+    "matrices": lopt.LearnableSGDM(),
+    "vectors": lopt.LearnableAdam(),
+    "earlier": lopt.QuadraticTask(),
     "total_steps": 10,
     "after": "linear",
 }

@@ -1595,8 +1595,8 @@ class Files(TestCase):
                               *((json.dumps({**whole, **change}), "trained_range" + pattern)
                                 for change, pattern in (
                                     ({"more": 1}, " must be an object of "),
-                                    ({"most_params": -1}, ": most_params must be a whole number of "
-                                     "at least 0, got -1"),
+                                    ({"most_params": -1}, ": most_params must be a whole number from "
+                                     r"0 to 2\*\*63 - 1, got -1"),
                                     ({"most_params": 2.0}, ": most_params must be a whole number"),
                                     ({"most_params": True}, ": most_params must be a whole number"),
                                     ({"fewest_params": 3}, ": fewest_params must be at most "

@@ -376,11 +376,12 @@ class Runs(unittest.TestCase):
                       "--seeds", "2", "--trials", "3", "AdamW-cosine", "--untuned", "recommended"]
 
     def run_it(self, words, path=None):
-        """(exit status, standard output, lines of standard error)."""
+        """(exit status, standard output, the lines of standard error that tell of a training)."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run.main([*words, "--results", str(path or self.path)])
-        return code, out.getvalue(), err.getvalue().splitlines()
+        trainings = [line for line in err.getvalue().splitlines() if ", seed " in line]
+        return code, out.getvalue(), trainings
 
     def test_a_run_that_was_killed_goes_on_to_the_same_table(self):
         whole = self.path.with_name("whole.jsonl")
