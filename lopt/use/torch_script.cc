@@ -181,7 +181,7 @@ std::string ObjectionOf(const Config& config) {
     }
   }
   for (const auto& [option, optimizer] : inner) {
-    const std::string objection = ObjectionOf(optimizer);
+    std::string objection = ObjectionOf(optimizer);
     if (!objection.empty()) return objection;
   }
   return "";
