@@ -10,6 +10,7 @@
 #include "lopt/base/options.h"
 #include "lopt/lopt/network/plain_network.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/rule_parts.h"
 
 namespace lopt {
 namespace {
@@ -21,16 +22,9 @@ constexpr int64_t kO = LearnedScheduler::kOutputs;
 constexpr std::array<double, 5> kMeanDecays = {.9, .99, .9, .999, .9};
 constexpr auto kMeans = std::ssize(kMeanDecays);
 
-using Tensors = std::vector<std::pair<std::string, Shape>>;
-
-Tensors Prefixed(const std::string& prefix, const Layout& layout) {
-  Tensors tensors;
-  for (const LayoutEntry& e : layout.entries()) tensors.emplace_back(prefix + e.name, e.shape);
-  return tensors;
-}
-
 Layout ThetaLayout(int64_t hidden_size, const Layout& optimizer) {
-  Tensors tensors = Prefixed("optimizer/", optimizer);
+  NamedShapes tensors;
+  AppendPrefixed("optimizer/", optimizer, &tensors);
   tensors.emplace_back("scheduler/hidden/w", Shape{kF, hidden_size});
   tensors.emplace_back("scheduler/hidden/b", Shape{hidden_size});
   tensors.emplace_back("scheduler/out/w", Shape{kF + hidden_size, kO});
@@ -39,8 +33,9 @@ Layout ThetaLayout(int64_t hidden_size, const Layout& optimizer) {
 }
 
 Layout StateLayoutOf(const Layout& params, const Layout& optimizer) {
-  Tensors tensors = Prefixed("optimizer/", optimizer);
-  std::ranges::move(Prefixed("step/", params), std::back_inserter(tensors));
+  NamedShapes tensors;
+  AppendPrefixed("optimizer/", optimizer, &tensors);
+  AppendPrefixed("step/", params, &tensors);
   for (const LayoutEntry& e : params.entries()) {
     tensors.emplace_back("means/" + e.name, Shape{kMeans});
   }

@@ -9,6 +9,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/rule_parts.h"
 
 namespace lopt {
 namespace {
@@ -17,13 +18,8 @@ constexpr char kWho[] = "MatricesAndVectors";
 constexpr char kMatrices[] = "matrices/";
 constexpr char kVectors[] = "vectors/";
 
-void AppendPrefixed(const std::string& prefix, const Layout& layout,
-                    std::vector<std::pair<std::string, Shape>>* tensors) {
-  for (const LayoutEntry& e : layout.entries()) tensors->emplace_back(prefix + e.name, e.shape);
-}
-
 Layout TwoLayouts(const Layout& matrices, const Layout& vectors) {
-  std::vector<std::pair<std::string, Shape>> tensors;
+  NamedShapes tensors;
   AppendPrefixed(kMatrices, matrices, &tensors);
   AppendPrefixed(kVectors, vectors, &tensors);
   return Layout(std::move(tensors));
@@ -34,7 +30,7 @@ class PartRule {
  public:
   PartRule(const LearnedOptimizer& optimizer, const Layout& params, bool matrices,
            std::span<const float> theta) {
-    std::vector<std::pair<std::string, Shape>> own;
+    NamedShapes own;
     for (const LayoutEntry& entry : params.entries()) {
       if ((entry.shape.size() >= 2) != matrices) continue;
       own.emplace_back(entry.name, entry.shape);

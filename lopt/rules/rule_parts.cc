@@ -3,19 +3,19 @@
 namespace lopt {
 
 Layout ScalarsLayout(const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, Shape>> tensors;
+  NamedShapes tensors;
   for (const std::string& name : names) tensors.emplace_back(name, Shape{1});
   return Layout(std::move(tensors));
 }
 
 Layout SlotsLayout(const Layout& params, const std::vector<std::string>& prefixes) {
-  std::vector<std::pair<std::string, Shape>> tensors;
-  for (const std::string& prefix : prefixes) {
-    for (const LayoutEntry& entry : params.entries()) {
-      tensors.emplace_back(prefix + "/" + entry.name, entry.shape);
-    }
-  }
+  NamedShapes tensors;
+  for (const std::string& prefix : prefixes) AppendPrefixed(prefix + "/", params, &tensors);
   return Layout(std::move(tensors));
+}
+
+void AppendPrefixed(const std::string& prefix, const Layout& layout, NamedShapes* tensors) {
+  for (const LayoutEntry& e : layout.entries()) tensors->emplace_back(prefix + e.name, e.shape);
 }
 
 }  // namespace lopt

@@ -18,6 +18,12 @@ Layout ScalarsLayout(const std::vector<std::string>& names);
 // "<prefix>/<tensor>" for the tensors of the params, all of the first prefix, then of the next.
 Layout SlotsLayout(const Layout& params, const std::vector<std::string>& prefixes);
 
+// Names and shapes of tensors, for a Layout.
+using NamedShapes = std::vector<std::pair<std::string, Shape>>;
+
+// Appends the tensors of a layout, their names behind the prefix.
+void AppendPrefixed(const std::string& prefix, const Layout& layout, NamedShapes* tensors);
+
 // The natural logarithm, as theta has it.
 inline float Log(double value) { return static_cast<float>(std::log(value)); }
 
