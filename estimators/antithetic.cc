@@ -152,18 +152,28 @@ void AntitheticPairs::RunTheta(int64_t steps, UnrollState* replicas) {
 
 Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
                                                     const UnrollState& replicas) const {
-  Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs());
+  Eigen::ArrayXd positive = Eigen::ArrayXd::Zero(pairs());
+  Eigen::ArrayXd negative = Eigen::ArrayXd::Zero(pairs());
+  Eigen::ArrayXd finite = Eigen::ArrayXd::Zero(pairs());
   std::vector<double> losses(keys_.size());
   for (int64_t sample = 0; sample < samples; ++sample) {
     const Key key = FoldIn(FoldIn(key_, kOuterBatchDraw), static_cast<uint64_t>(sample));
     problem_.MetaLoss(rows(), PairKeys(key, pairs()), replicas, losses);
     for (int64_t n = 0; n < pairs(); ++n) {
       if (std::isfinite(losses[n]) && std::isfinite(losses[n + pairs()])) {
-        differences(n) += losses[n] - losses[n + pairs()];
+        positive(n) += losses[n];
+        negative(n) += losses[n + pairs()];
+        finite(n) += 1;
       }
     }
   }
-  return differences / static_cast<double>(samples);
+  Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs());
+  for (int64_t n = 0; n < pairs(); ++n) {
+    if (finite(n) == 0) continue;
+    differences(n) =
+        problem_.OnScale(positive(n) / finite(n)) - problem_.OnScale(negative(n) / finite(n));
+  }
+  return differences;
 }
 
 GradientEstimate AntitheticPairs::Estimate(std::span<const double> differences) const {

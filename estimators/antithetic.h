@@ -83,8 +83,8 @@ class AntitheticPairs {
   // Advances replicas [N], one of each pair's task, under theta itself; they draw what the pair
   // draws. Their steps are counted, their losses are not.
   void RunTheta(int64_t steps, UnrollState* replicas);
-  // [N]: the mean over `samples` fresh outer batches of the pairs' difference of the meta-loss as
-  // they stand; 0 where either cannot be used.
+  // [N]: the pairs' difference of what counts of the mean meta-loss over `samples` fresh outer
+  // batches, as they stand; a batch that either cannot use is left out, and 0 where all are.
   Eigen::ArrayXd MetaLossDifferences(int64_t samples, const UnrollState& replicas) const;
 
   // The estimate for all that has run, whose gradient is

@@ -267,8 +267,8 @@ void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
   const Array raw = launch.Run(1);
   for (int64_t b = 0; b < theta.rows; ++b) {
     bool non_finite = false;
-    loss[b] = problem_.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw.As<float>()[b],
-                                 &non_finite);
+    loss[b] = problem_.UnscaledLoss(RowsOf(config, b, task.config_layout().size()),
+                                    raw.As<float>()[b], &non_finite);
   }
 }
 

@@ -49,7 +49,7 @@ class EpisodeCount {
   Eigen::ArrayXd counted_;
 };
 
-// [N]: the mean over fresh outer batches of the meta-loss of each replica as it stands.
+// [N]: what counts of the mean meta-loss of each replica over fresh outer batches, as it stands.
 Eigen::ArrayXd RecomputedLosses(const InnerProblem& problem, const ThetaRows& theta, Key key,
                                 int64_t samples, const UnrollState& replicas) {
   Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(theta.rows);
@@ -59,7 +59,9 @@ Eigen::ArrayXd RecomputedLosses(const InnerProblem& problem, const ThetaRows& th
     problem.MetaLoss(theta, SplitKey(batch, theta.rows), replicas, AsSpan(losses));
     sum += losses;
   }
-  return sum / static_cast<double>(samples);
+  return (sum / static_cast<double>(samples)).unaryExpr([&](double mean) {
+    return problem.OnScale(mean);
+  });
 }
 
 }  // namespace

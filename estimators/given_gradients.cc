@@ -220,8 +220,8 @@ void MetaLossOfGiven(const DeviceProgram& program, int64_t replicas, std::span<c
   evaluations.GetResults(losses, aux);
   for (int64_t b = 0; b < replicas; ++b) {
     bool non_finite = false;
-    loss[b] = problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()),
-                                RawMetaLoss(problem, losses, aux, b), &non_finite);
+    loss[b] = problem.UnscaledLoss(RowsOf(config, b, task.config_layout().size()),
+                                   RawMetaLoss(problem, losses, aux, b), &non_finite);
   }
 }
 

@@ -95,10 +95,14 @@ class InnerProblem {
   // as UnrollTrace has it; after an Error from within the inner steps the state is of no use.
   void Run(const Window& window) const;
 
-  // The meta-loss of each replica as it stands, on the fresh outer batch that keys[b] names. NaN
-  // where the raw loss is not finite and must not be used.
+  // The meta-loss of each replica as it stands, on the fresh outer batch that keys[b] names, before
+  // OnScale, so that several batches have a mean. NaN where the raw loss is not finite and must not
+  // be used.
   void MetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
                 std::span<double> loss) const;
+  // What counts of such a meta-loss or of a mean of some: its logarithm, where the problem's
+  // meta-loss is one. The losses of Run are on this scale already. NaN stays NaN.
+  virtual double OnScale(double loss) const { return loss; }
 
  protected:
   // The layout of the theta that its replicas run under.

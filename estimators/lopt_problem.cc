@@ -184,14 +184,14 @@ LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
   return episode;
 }
 
-double LoptProblem::JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
+double LoptProblem::UnscaledLoss(std::span<const float> config, float raw, bool* non_finite) const {
   *non_finite = !std::isfinite(raw);
   if (!*non_finite) {
-    return OnScale(task_->Normalize(config, static_cast<double>(raw)));
+    return task_->Normalize(config, static_cast<double>(raw));
   }
   Require(options_.non_finite != NonFinite::kAbort,
           "inner problem: a meta-loss is {}, and non_finite is 'abort'", raw);
-  return OnScale(task_->NormalizerMaximum().value_or(std::numeric_limits<double>::quiet_NaN()));
+  return task_->NormalizerMaximum().value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 double LoptProblem::OnScale(double loss) const {

@@ -132,9 +132,14 @@ class LoptProblem : public InnerProblem {
   // The same, and the rule's state.
   Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
                        const ReplicaRow& row) const;
-  // The meta-loss of a raw loss (or aux output); `non_finite` tells whether that was not finite.
-  // Throws Error under policy abort.
-  double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const;
+  // The meta-loss of a raw loss (or aux output), before OnScale and on the scale; `non_finite`
+  // tells whether the raw loss was not finite. Throw Error under policy abort.
+  double UnscaledLoss(std::span<const float> config, float raw, bool* non_finite) const;
+  double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
+    return OnScale(UnscaledLoss(config, raw, non_finite));
+  }
+  // ln(max(loss, meta_loss_log)), or the loss itself without meta_loss_log.
+  double OnScale(double loss) const override;
   // d meta-loss / d normalised loss: 0 where the loss is cut off or not finite.
   double MetaLossSlope(double meta_loss) const;
 
@@ -153,8 +158,6 @@ class LoptProblem : public InnerProblem {
 
   // What the task and the optimizer have to note.
   void FindNotes();
-  // The meta-loss of a normalised loss. NaN stays NaN.
-  double OnScale(double loss) const;
 
   std::shared_ptr<const TaskFamily> task_;
   std::shared_ptr<const LearnedOptimizer> optimizer_;

@@ -187,8 +187,8 @@ void MetaLossOnCpu(const LoptProblem& problem, int64_t replicas, std::span<const
                   scratch);
     for (int64_t r = 0; r < rows; ++r) {
       bool non_finite = false;
-      loss[first + r] = problem.JudgeLoss(RowsOf(view.config, first + r, config_size),
-                                          RawMetaLoss(problem, losses, aux, r), &non_finite);
+      loss[first + r] = problem.UnscaledLoss(RowsOf(view.config, first + r, config_size),
+                                             RawMetaLoss(problem, losses, aux, r), &non_finite);
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lopt/base/parallel.h"
@@ -15,6 +16,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
 #include "toy_problem.h"
 
@@ -125,6 +127,39 @@ TEST_CASE("A pair's losses are those of which an estimate makes its gradient") {
         (losses[0] - losses[1]) / (2 * kStd * kStd) * step.cast<double>();
     CHECK((estimate.gradient.cast<double>() - gradient).norm() < 1e-6 * gradient.norm());
   }
+}
+
+// Rows one by one, whose losses under one theta differ by more than an order of magnitude.
+std::shared_ptr<const InnerProblem> RowByRow(std::optional<double> log) {
+  const TableMlpOptions options = {.table = {.rows = 100, .classes = 2}, .batch_size = 1};
+  return Trained(std::make_shared<TableMlp>(options, std::make_shared<TableData>(options.table)),
+                 std::make_shared<LearnableSGD>(),
+                 {.meta_loss = MetaLoss::kOuterValid, .meta_loss_log = log});
+}
+
+TEST_CASE("The logarithm is that of the mean over the outer batches, not the mean of theirs") {
+  constexpr FullES::Options kOptions = {
+      .num_tasks = 1, .std = .1, .loss_type = LossType::kLastRecompute, .recompute_samples = 40};
+  const FullES plain(RowByRow({}), Lasting(50), kOptions);
+  const Eigen::VectorXf theta = Theta({std::log(.5F)});
+  const double loss = LossOf(plain, theta);
+  for (const double floor : {1e-6, 2 * loss}) {
+    const FullES log(RowByRow(floor), Lasting(50), kOptions);
+    CHECK(LossOf(log, theta) == std::log(std::max(loss, floor)));
+  }
+
+  // The gradient, too.
+  const FullES log(RowByRow(1e-6), Lasting(50), kOptions);
+  std::vector<float> eps(1);
+  Normal(FoldIn(FoldIn(kKey, kPerturbationDraw), 0), eps);
+  const Eigen::VectorXf step = .1F * Theta(eps);
+  const std::vector<double> losses =
+      plain.MetaLosses(std::vector<Eigen::VectorXf>{theta + step, theta - step}, {}, kKey);
+  EstimatorState none;
+  const GradientEstimate estimate = log.Estimate({.theta = theta, .outer = {}}, kKey, &none);
+  CHECK(estimate.gradient(0) ==
+        doctest::Approx((std::log(losses[0]) - std::log(losses[1])) / (2 * .1 * .1) * step(0))
+            .epsilon(1e-5));
 }
 
 TEST_CASE("Differences of meta-losses are the exact gradient of gradient descent on a bowl") {
