@@ -13,12 +13,24 @@
 namespace lopt {
 namespace {
 
+// A task in other units stands for the task itself if these are some of the units.
+nlohmann::ordered_json InOwnUnits(nlohmann::ordered_json task) {
+  while (task.is_object() && task.value("type", "") == "ReparamWeights" && task.contains("task") &&
+         task.contains("levels") && task["levels"].is_array() &&
+         std::ranges::find(task["levels"], "none") != task["levels"].end()) {
+    task = nlohmann::ordered_json(task["task"]);
+  }
+  return task;
+}
+
 // The tasks of the estimators. A config from elsewhere may have any form.
 std::vector<nlohmann::ordered_json> TrainedTasks(const Config& meta_training) {
   std::vector<nlohmann::ordered_json> tasks;
   if (meta_training.empty() || !meta_training.json().contains("estimators")) return tasks;
   for (const auto& estimator : meta_training.json().at("estimators")) {
-    if (estimator.is_object() && estimator.contains("task")) tasks.push_back(estimator.at("task"));
+    if (estimator.is_object() && estimator.contains("task")) {
+      tasks.push_back(InOwnUnits(estimator.at("task")));
+    }
   }
   return tasks;
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,23 +13,12 @@
 namespace lopt {
 namespace {
 
-// The theta file that a meta-training of this config began with; empty: it was drawn.
-std::string InitThetaOf(const Config& meta_training) {
-  const auto& json = meta_training.json();
-  const auto found = json.find("init_theta");
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 Eigen::VectorXf StartingTheta(const NamedLearnedOptimizer& learned) {
   const std::string name = fmt::format(
       "'{}'{}", learned.name, learned.source.empty() ? "" : fmt::format(" ({})", learned.source));
   Require(!learned.meta_training.empty(),
           "start: {} does not say how it was meta-trained, so what this began with is not known",
           name);
-  const std::string init_theta = InitThetaOf(learned.meta_training);
-  Require(init_theta.empty(),
-          "start: the meta-training of {} began with the theta file {}; judge that file beside it",
-          name, init_theta);
   return learned.optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(learned.seed))));
 }
 

@@ -12,6 +12,7 @@
 #include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/image/parametric_image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/table/embedding_product.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tasks/wrappers/delayed_gradients.h"
@@ -157,6 +158,12 @@ TaskTypes BuiltIn() {
       "TableMLP", "A multilayer perceptron on a table that is drawn: regression or classes.",
       [](const TableMlpOptions& options, const TaskResources& resources) {
         return std::make_shared<TableMlp>(options, GetTable(options.table, resources));
+      });
+  types.Add<EmbeddingProductOptions>(
+      "EmbeddingProduct",
+      "Users' ratings of items, drawn, by the product of their embeddings, most of them rare.",
+      [](const EmbeddingProductOptions& options, const TaskResources& resources) {
+        return std::make_shared<EmbeddingProduct>(options, GetRatings(options.ratings, resources));
       });
   AddWrappers(&types);
   torch_types::AddAll(&types);

@@ -27,6 +27,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tasks/table/embedding_product.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
 
@@ -281,6 +282,12 @@ TEST_CASE("Constructors refuse every wrong value of their options") {
   const auto table = GetTable({}, TaskResources(""));
   CheckConstructor<TableMlpOptions>(
       "TableMLP", [&](const TableMlpOptions& options) { TableMlp made(options, table); });
+  const auto ratings = GetRatings({}, TaskResources(""));
+  CheckConstructor<EmbeddingProductOptions>(
+      "EmbeddingProduct",
+      [&](const EmbeddingProductOptions& options) { EmbeddingProduct made(options, ratings); });
+  CheckConstructor<RatingsOptions>("EmbeddingProduct",
+                                   [](const RatingsOptions& options) { Ratings{options}; });
   CheckConstructor<TableOptions>("table", [](const TableOptions& options) { TableData{options}; });
   CheckConstructor<ImageOptions>(
       "image task", [&](const ImageOptions& options) { ImageClassifierParts(options, *images); });

@@ -113,8 +113,8 @@ def evaluate(
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
         baselines: "all", "classic", "strong", "untuned", "none", or their names.
-        start: Judge also what the meta-training of every learned optimizer began with, before any
-            update: as "NAME-start", and with its steps times 0.3 as "NAME-start-0.3".
+        start: Judge every learned optimizer also untrained, with the weights that its seed draws: as
+            "NAME-start", and with its steps times 0.3 as "NAME-start-0.3".
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
@@ -129,7 +129,7 @@ def evaluate(
     Raises:
         Error: The config is wrong, there is no optimizer, two have one name, or `out` holds an
             evaluation and neither resume nor overwrite is set. With start, also if a Theta does not
-            say how it was meta-trained, or that began with another file (init_theta).
+            say how it was meta-trained.
         KeyboardInterrupt: Ctrl-C ends it after the running steps; what `out` has of finished
             tasks can be gone on with.
     """

@@ -299,6 +299,10 @@ ThetaFile ThetaFileOf(nb::handle theta) {
       .version = Member<std::string>(theta, "version", "str")};
 }
 
+nb::object ToPython(const TrainedRange& range) {
+  return range.known() ? ToPython(Config::Parse(RecordText(range), "trained_range")) : nb::none();
+}
+
 nb::dict ToPython(ThetaFile theta) {
   nb::dict members;
   members["learned_optimizer"] = ToPython(theta.learned_optimizer);
@@ -307,10 +311,7 @@ nb::dict ToPython(ThetaFile theta) {
   members["seed"] = theta.seed;
   members["meta_steps"] = theta.meta_steps;
   members["trained_horizon"] = theta.trained_horizon;
-  members["trained_range"] =
-      theta.trained_range.known()
-          ? ToPython(Config::Parse(RecordText(theta.trained_range), "trained_range"))
-          : nb::none();
+  members["trained_range"] = ToPython(theta.trained_range);
   members["chosen_on"] = theta.chosen_on;
   members["version"] = theta.version;
   return members;

@@ -53,6 +53,9 @@ nanobind::object ViewOf(const Eigen::VectorXf& values, nanobind::handle owner);
 // A dict of copies.
 nanobind::object ToPython(const NamedArrays& arrays);
 
+// A dict as Theta.trained_range, or None.
+nanobind::object ToPython(const TrainedRange& range);
+
 // The members of a lopt.Theta, and the keyword arguments that make one.
 ThetaFile ThetaFileOf(nanobind::handle theta);
 nanobind::dict ToPython(ThetaFile theta);

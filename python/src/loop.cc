@@ -15,6 +15,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/base/problems.h"
 #include "lopt/learner/experiment.h"
+#include "lopt/learner/frozen.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/worker.h"
@@ -291,6 +292,17 @@ void BindLoop(nb::module_& m) {
           "config", [](const Experiment& e) { return ToPython(e.resolved); },
           nb::sig("def config(self) -> dict"), "Every key with its value.")
       .def_prop_ro(
+          "frozen",
+          [](const Experiment& e) {
+            std::vector<std::string> names;
+            for (const LayoutEntry& entry :
+                 FrozenTensors(e.optimizer->theta_layout(), e.config.frozen)) {
+              names.push_back(entry.name);
+            }
+            return names;
+          },
+          "The names of the tensors of theta that the config's frozen keeps as they are.")
+      .def_prop_ro(
           "learner", [](const Experiment& e) -> const GradientLearner& { return e.learner; },
           nb::rv_policy::reference_internal, "The learner of its optimizer and theta_opt.")
       .def_prop_ro(
@@ -314,7 +326,16 @@ void BindLoop(nb::module_& m) {
             return ToPython(e.ThetaOf(state, VersionAndCommit(GetBuildInfo())));
           },
           "state"_a, nb::sig("def theta(self, state: LearnerState) -> dict"),
-          "The arguments of the lopt.Theta of this state, `Theta(**experiment.theta(state))`.");
+          "The arguments of the lopt.Theta of this state, `Theta(**experiment.theta(state))`.")
+      .def(
+          "trained_range",
+          [](const Experiment& e, int64_t updates) {
+            Require(updates >= 0, "trained_range: {} updates, wanted 0 or more", updates);
+            return ToPython(e.RangeOfTraining(updates));
+          },
+          "updates"_a, nb::sig("def trained_range(self, updates: int) -> dict[str, int] | None"),
+          "What so many updates train on, as Theta.trained_range has it; None if nothing of it is\n"
+          "known.");
 
   m.def("theta_key", &ThetaKey, "run_key"_a, "The key that the initial theta is drawn with.");
   m.def("worker_key", &WorkerKey, "run_key"_a, "worker"_a, "The key of a logical worker.");

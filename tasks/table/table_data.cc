@@ -10,6 +10,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/table/drawn_columns.h"
 
 namespace lopt {
 namespace {
@@ -27,29 +28,9 @@ int64_t WholeCacheLines(int64_t floats) {
   return (floats + kFloats - 1) / kFloats * kFloats;
 }
 
-std::vector<float> Normals(Key key, int64_t count) {
-  std::vector<float> drawn(static_cast<size_t>(count));
-  Normal(key, drawn);
-  return drawn;
-}
-
 std::vector<float> Uniforms(Key key, int64_t count) {
   std::vector<float> drawn(static_cast<size_t>(count));
   Uniform(key, drawn);
-  return drawn;
-}
-
-// A category's value in each row.
-std::vector<int64_t> DrawValues(Key key, int64_t values, int64_t rows) {
-  std::vector<double> ends;
-  for (int64_t v = 0; v < values; ++v) {
-    ends.push_back((v == 0 ? 0.0 : ends.back()) + 1 / static_cast<double>(v + 1));
-  }
-  std::vector<int64_t> drawn;
-  for (const float u : Uniforms(key, rows)) {
-    const auto at = std::ranges::upper_bound(ends, double{u} * ends.back());
-    drawn.push_back(std::min<int64_t>(at - ends.begin(), values - 1));
-  }
   return drawn;
 }
 
@@ -62,9 +43,10 @@ struct DrawnColumns {
 
 DrawnColumns DrawColumns(Key key, const TableOptions& options, int64_t rows) {
   DrawnColumns columns{.inputs = options.inputs,
-                       .numbers = Normals(FoldIn(key, 0), rows * options.inputs)};
+                       .numbers = DrawNormals(FoldIn(key, 0), rows * options.inputs)};
   for (size_t c = 0; c < options.categories.size(); ++c) {
-    columns.values.push_back(DrawValues(FoldIn(FoldIn(key, 1), c), options.categories[c], rows));
+    columns.values.push_back(
+        DrawRareValues(FoldIn(FoldIn(key, 1), c), options.categories[c], rows));
   }
   return columns;
 }
@@ -84,10 +66,10 @@ class Waves {
   Waves(Key key, const TableOptions& options)
       : inputs_(options.inputs),
         complexity_(options.complexity),
-        slopes_(Normals(FoldIn(key, 0), options.inputs * kWaves)),
+        slopes_(DrawNormals(FoldIn(key, 0), options.inputs * kWaves)),
         phases_(Uniforms(FoldIn(key, 1), kWaves)) {
     for (size_t c = 0; c < options.categories.size(); ++c) {
-      shifts_.push_back(Normals(FoldIn(FoldIn(key, 2), c), options.categories[c] * kWaves));
+      shifts_.push_back(DrawNormals(FoldIn(FoldIn(key, 2), c), options.categories[c] * kWaves));
     }
   }
 
@@ -210,7 +192,7 @@ TableData::TableData(const TableOptions& options)
   const DrawnColumns columns = DrawColumns(key, options, rows);
   const std::vector<double> right =
       RightAnswers(DrawFunctions(FoldIn(key, 2), options, outputs_), columns, rows);
-  const std::vector<float> noise = Normals(FoldIn(key, 3), rows * outputs_);
+  const std::vector<float> noise = DrawNormals(FoldIn(key, 3), rows * outputs_);
   const std::vector<float> units = DrawUnits(FoldIn(key, 4), options);
 
   labels_.resize(static_cast<size_t>(rows));
@@ -242,11 +224,7 @@ TableData::TableData(const TableOptions& options)
 }
 
 std::pair<int64_t, int64_t> TableData::range(Split split) const {
-  const int64_t rows = options_.rows;
-  if (split == Split::kTrain) return {0, rows};
-  // The held out ones follow in the order of kSplits.
-  const int64_t before = static_cast<int64_t>(split) - 1;
-  return {rows + before * kHeldOut, rows + (before + 1) * kHeldOut};
+  return RangeOfRows(split, options_.rows, kHeldOut);
 }
 
 std::shared_ptr<const TableData> GetTable(const TableOptions& options,

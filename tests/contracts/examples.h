@@ -60,6 +60,8 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "TableMLP", "rows": 60, "inputs": 3, "categories": [4], "outputs": 2,
                      "hidden": [5], "activation": "tanh", "batch_size": 1, "noise": 0.1,
                      "unit_range": 3})"},
+      {.config = R"({"type": "EmbeddingProduct", "rows": 60, "users": 5, "items": 4, "width": 3,
+                     "batch_size": 6})"},
       {.config = R"({"type": "TableMLP", "rows": 60, "inputs": 3, "classes": 3, "hidden": [5],
                      "batch_size": 16, "sampling": "epoch"})"},
       {.config = R"({"type": "TableMLP", "rows": 60, "inputs": 2, "hidden": [5, 4],

@@ -1,0 +1,262 @@
+"""Meta-training by CMA-ES, which compares the losses of whole populations of thetas."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from . import _core
+from .theta import Theta
+
+
+_STATE = "search.pickle"
+
+
+class _Normal:
+    """Standard normal numbers for cma, each call's a function of the key and the calls before."""
+
+    def __init__(self, key: _core.Key) -> None:
+        self._key = key
+        self._calls = 0
+
+    def __call__(self, rows: int, columns: int) -> numpy.ndarray:
+        self._calls += 1
+        return self._key.fold_in(self._calls).normal((rows, columns)).astype(numpy.float64)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a callback of meta_train gets.
+
+    Attributes:
+        number: Of the generation, from 0.
+        losses: Of its thetas, float64 [population].
+        std: The standard deviation of the next generation's, before the covariance.
+    """
+
+    number: int
+    losses: numpy.ndarray
+    std: float
+
+
+def _cma():
+    try:
+        import cma
+    except ImportError:
+        raise _core.Error("lopt.cma_es needs the package cma: pip install cma") from None
+    return cma
+
+
+def _start(experiment: _core.Experiment) -> Theta:
+    """The theta to begin with: that of init_theta, or the drawn one."""
+    config = experiment.config
+    drawn = Theta.init(config["learned_optimizer"], config["seed"])
+    if not config["init_theta"]:
+        return drawn
+    return Theta.read(config["init_theta"], config["learned_optimizer"])
+
+
+def _searched(theta: Theta, frozen: list[str]) -> numpy.ndarray:
+    """The indices of the weights of the other tensors."""
+    held = [numpy.full(t.size, name in frozen) for name, t in theta.tensors.items()]
+    return numpy.flatnonzero(~numpy.concatenate(held))
+
+
+class _Search:
+    """All that lives between two generations; it can be pickled."""
+
+    def __init__(self, experiment: _core.Experiment, population: int, std: float) -> None:
+        start = _start(experiment)
+        self.config = experiment.config
+        self.population, self.std = population, std
+        self.generation = 0
+        self._start = numpy.array(start.values)
+        self._searched = _searched(start, experiment.frozen)
+        self._es = _cma().CMAEvolutionStrategy(
+            self._start[self._searched].astype(numpy.float64), std,
+            {"popsize": population, "randn": _Normal(_core.worker_key(experiment.run_key, 1)),
+             "seed": numpy.nan, "verbose": -9})
+
+    def _full(self, searched: numpy.ndarray) -> numpy.ndarray:
+        theta = self._start.copy()
+        theta[self._searched] = searched
+        return theta
+
+    def step(self, experiment: _core.Experiment, estimators: _core.Estimators,
+             threads: int | None) -> Generation:
+        asked = self._es.ask()
+        losses = _core.meta_losses(
+            numpy.array([self._full(theta) for theta in asked], numpy.float32), estimators,
+            _core.worker_key(experiment.run_key, 0), self.generation, threads)
+        self._es.tell(asked, list(losses))
+        self.generation += 1
+        return Generation(self.generation - 1, losses, float(self._es.sigma))
+
+    def theta(self, experiment: _core.Experiment) -> Theta:
+        facts = experiment.theta(experiment.learner.init(_core.theta_key(experiment.run_key)))
+        trained = experiment.trained_range(self.generation) or {}
+        return Theta(**facts | {
+            "values": self._full(self._es.mean).astype(numpy.float32),
+            "meta_steps": self.generation,
+            "trained_horizon": trained.get("longest_training", 0),
+            "trained_range": trained or None})
+
+
+def _write(path: str, data: bytes) -> None:
+    """Complete or, after a crash, as before."""
+    with open(f"{path}.new", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)
+
+
+def _read_search(directory: str) -> _Search:
+    path = os.path.join(directory, _STATE)
+    try:
+        with open(path, "rb") as file:
+            _cma()
+            return pickle.load(file)
+    except FileNotFoundError:
+        raise _core.Error(f"lopt.cma_es: cannot resume: {directory} holds no search") from None
+
+
+def _same(what: str, given: Any, had: Any) -> None:
+    if given is not None and given != had:
+        raise _core.Error(f"lopt.cma_es: cannot resume with another {what}: {given!r}; the search "
+                          f"has {had!r}")
+
+
+def meta_train(
+    config: dict[str, Any] | str | os.PathLike | None = None,
+    *,
+    out: str | os.PathLike | None = None,
+    generations: int | None = None,
+    seed: int | None = None,
+    population: int | None = None,
+    std: float | None = None,
+    threads: int | None = None,
+    resume: bool = False,
+    callback: Callable[[Generation], None] | None = None,
+) -> Theta:
+    """Meta-trains by CMA-ES (Hansen 2016, arXiv 1604.00772), of the package cma.
+
+    Each generation compares thetas drawn around a mean: all train the same tasks, from the same
+    initial parameters on the same batches (meta_losses). A theta's loss is the weighted mean over
+    the config's estimators, each a FullES. The search learns along which directions, and how far,
+    thetas are worth comparing. It suits a few hundred weights at most and a start that is good
+    already; `frozen` of the config leaves weights out of it. `theta_opt` and the estimators' `std`
+    play no part.
+
+    The theta is a function of the config, `population` and `std`, for any number of threads and
+    across stop and resume, with the same versions of cma and NumPy on the same kind of processor.
+
+    Args:
+        config: A dict, the name of a preset, or the path of a JSON file, as for lopt.meta_train.
+            May be left out on resume.
+        out: Directory: theta.safetensors and the state of the search, written after each
+            generation. The state is a pickle, so resume only a search of your own. None: nothing
+            is written.
+        generations: In total; None: the config's meta_steps.
+        seed: None: the config's.
+        population: Thetas of a generation, at least 4. None: 16.
+        std: Of each weight in the first generation. None: 0.08.
+        threads: None: one for each core that the process may use.
+        resume: Go on with the search in `out`, to more `generations` if these are given.
+        callback: Called after each generation.
+
+    Returns:
+        The mean of the search, with what it was trained on.
+
+    Raises:
+        Error: cma is not installed, the config is wrong, an estimator is not a FullES, `out`
+            holds a search and resume is not set, or the search to be resumed is of another config,
+            population or std.
+    """
+    directory = _core.path_of(out, "out") if out is not None else ""
+    if resume and not directory:
+        raise _core.Error("lopt.cma_es: resume wants `out`, the directory of the search")
+    search = _read_search(directory) if resume else None
+    if config is None:
+        if search is None:
+            raise _core.Error("lopt.cma_es: config is missing; it may be left out on resume alone")
+        config = search.config
+    given = {key: value for key, value in
+             {"meta_steps": generations, "seed": seed}.items() if value is not None}
+    experiment = _core.Experiment(_core.load_config(config) | given)
+    wanted = experiment.config["meta_steps"]
+    if search is None:
+        population, std = 16 if population is None else population, 0.08 if std is None else std
+        if population < 4:
+            raise _core.Error(f"lopt.cma_es: population must be at least 4, got {population}")
+        if not (0 < std < numpy.inf):
+            raise _core.Error(f"lopt.cma_es: std must be a positive number, got {std}")
+        if directory and os.path.exists(os.path.join(directory, _STATE)):
+            raise _core.Error(f"lopt.cma_es: {directory} holds a search; resume it or give another "
+                              "directory")
+        search = _Search(experiment, population, std)
+    else:
+        _same("population", population, search.population)
+        _same("std", std, search.std)
+        differing = [key for key, value in experiment.config.items()
+                     if key != "meta_steps" and value != search.config[key]]
+        for key in differing:
+            _same(key, experiment.config[key], search.config[key])
+    if directory:
+        os.makedirs(directory, exist_ok=True)
+    estimators = experiment.estimators()
+    while search.generation < wanted:
+        generation = search.step(experiment, estimators, threads)
+        if directory:
+            _write(os.path.join(directory, _STATE), pickle.dumps(search))
+            search.theta(experiment).write(os.path.join(directory, "theta.safetensors"))
+        if callback is not None:
+            callback(generation)
+    return search.theta(experiment)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of `python -m lopt.cma_es`; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lopt.cma_es",
+        description="Meta-trains by CMA-ES, which compares the losses of thetas; needs the package"
+        " cma.")
+    parser.add_argument("config", nargs="?", help="a preset or a JSON file; with --resume optional")
+    parser.add_argument("--out", required=True, help="the directory to write to")
+    parser.add_argument("--generations", type=int, help="in total; default: the config's meta_steps")
+    parser.add_argument("--seed", type=int, help="default: the config's")
+    parser.add_argument("--population", type=int, help="thetas of a generation; default: 16")
+    parser.add_argument("--std", type=float, help="of the first generation; default: 0.08")
+    parser.add_argument("--threads", type=int, help="default: one for each core")
+    parser.add_argument("--resume", action="store_true", help="go on with the search in --out")
+    options = parser.parse_args(arguments)
+
+    def tell(generation: Generation) -> None:
+        losses = generation.losses
+        print(f"generation {generation.number + 1}: mean loss {losses.mean():.4f}, "
+              f"least {losses.min():.4f}, std {generation.std:.3f}", flush=True)
+
+    try:
+        meta_train(options.config, out=options.out, generations=options.generations,
+                   seed=options.seed, population=options.population, std=options.std,
+                   threads=options.threads, resume=options.resume, callback=tell)
+    except _core.Error as error:
+        print(f"lopt.cma_es: {str(error).removeprefix('lopt.cma_es: ')}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"Stopped. To go on: python -m lopt.cma_es --out {options.out} --resume",
+              file=sys.stderr)
+        return 130
+    print(f"The weights are in {os.path.join(options.out, 'theta.safetensors')}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/fields.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
+
+namespace lopt {
+
+// Ratings that are drawn: who rates what, and how they come about.
+struct RatingsOptions {
+  int64_t rows = 10000;  // of the split train
+  int64_t users = 500;
+  int64_t items = 400;
+  int64_t rank = 4;
+  double noise = 0.3;
+  int64_t table_seed = 0;
+  void Visit(FieldVisitor& v);
+  bool operator==(const RatingsOptions&) const = default;
+};
+
+struct Rating {
+  int32_t user = 0;
+  int32_t item = 0;
+  float rating = 0;
+};
+
+// Drawn ratings. Immutable; a function of the options. Users u are uniform, and items i = 0, 1, ...
+// come in proportion to 1 / (i + 1), so most are rare. With vectors a_u and b_i of `rank` standard
+// normal numbers, a rating is a_u . b_i / sqrt(rank) + noise N(0, 1), whose mean is 0 and whose
+// variance is 1 + noise^2. The rows of the split train come last, as in TableData.
+class Ratings {
+ public:
+  // Rows of each split but train.
+  static constexpr int64_t kHeldOut = 2000;
+
+  // Throws Error as CheckOptions does.
+  explicit Ratings(const RatingsOptions& options);
+
+  const RatingsOptions& options() const { return options_; }
+  // Those of the split train, then those of the others in the order of kSplits.
+  std::span<const Rating> rows() const { return rows_; }
+  std::pair<int64_t, int64_t> range(Split split) const;
+
+ private:
+  RatingsOptions options_;
+  std::vector<Rating> rows_;
+};
+
+struct EmbeddingProductOptions {
+  RatingsOptions ratings = {};
+  int64_t batch_size = 128;
+  Sampling sampling = Sampling::kReplacement;
+  int64_t width = 8;
+  double init_std = 0.1;
+  void Visit(FieldVisitor& v);
+};
+
+// Matrix factorization, as recommender systems have it (Koren, Bell and Volinsky 2009): a user's
+// rating of an item is predicted as
+//   users_u . items_i + user_bias_u + item_bias_i,
+// params "users" [width, users], "items" [width, items], "user_bias" [1, users] and "item_bias" [1,
+// items], initially init_std N(0, 1). So are the weights of torch.nn.Embedding, [users, width], to
+// lopt's optimizers for PyTorch, which take a parameter as [out, in]. The loss is the mean of
+// (rating - prediction)^2, cut to 100 times that of the prediction 0, 1 + noise^2. A batch has
+// gradients of few rows of each, and small params have small gradients. No aux, no config.
+class EmbeddingProduct : public TaskFamily {
+ public:
+  // Throws Error as CheckOptions does and if the ratings have other options.
+  EmbeddingProduct(const EmbeddingProductOptions& options, std::shared_ptr<const Ratings> ratings);
+
+ private:
+  void DoInit(std::span<const float> config, Key key, std::span<float> params,
+              std::span<float> model_state) const override;
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+  std::shared_ptr<const Ratings> ratings_;
+  int64_t width_;
+  float init_std_;
+};
+
+// The ratings of such options, made once a run. Throws Error as Ratings does.
+std::shared_ptr<const Ratings> GetRatings(const RatingsOptions& options,
+                                          const TaskResources& resources);
+
+}  // namespace lopt

@@ -1,0 +1,159 @@
+"""Tests of meta-training by CMA-ES: with the package cma where it is installed, else with a stand-in
+of the same interface."""
+
+import contextlib
+import io
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+import lopt
+import numpy
+from lopt import cma_es
+
+
+class StandIn:
+    """Draws around a mean, which moves to that of the best quarter."""
+
+    def __init__(self, mean, std, options):
+        self.mean, self.sigma, self._options = mean, std, options
+
+    def ask(self):
+        size = self._options["popsize"], self.mean.size
+        return list(self.mean + self.sigma * self._options["randn"](*size))
+
+    def tell(self, thetas, losses):
+        best = numpy.argsort(losses)[: len(losses) // 4]
+        self.mean = numpy.mean(numpy.array(thetas)[best], 0)
+        self.sigma *= 0.8
+
+
+def config(**options):
+    """Gradient descent on a bowl: of all rates .5 is the best, which ends it in one step."""
+    return {
+        "meta_steps": 12,
+        "seed": 3,
+        "learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.1},
+        "estimators": [{"type": "FullES", "task": {"type": "QuadraticTask"}, "num_tasks": 2,
+                        "meta_loss_log": 1e-8,
+                        "lengths": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
+    } | options
+
+
+class CmaEs(unittest.TestCase):
+    def setUp(self):
+        try:
+            import cma  # noqa: F401
+        except ImportError:
+            stand_in = types.SimpleNamespace(CMAEvolutionStrategy=StandIn)
+            patch = mock.patch.dict(sys.modules, cma=stand_in)
+            patch.start()
+            self.addCleanup(patch.stop)
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.scratch = pathlib.Path(directory.name)
+
+    def meta_train(self, *given, std=0.5, **options):
+        return cma_es.meta_train(*given or (config(),), std=std, **options)
+
+    def assert_error(self, text, *given, **options):
+        with self.assertRaises(lopt.Error) as raised:
+            cma_es.meta_train(*given, **options)
+        self.assertIn(text, str(raised.exception))
+
+    def test_the_best_rate_of_gradient_descent_is_found(self):
+        theta = self.meta_train(config(meta_steps=30))
+        self.assertAlmostEqual(float(numpy.exp(theta.values[0])), 0.5, delta=0.02)
+
+    def test_a_generation_compares_thetas_of_the_same_draws(self):
+        seen = []
+        self.meta_train(generations=2, population=5, callback=seen.append)
+        self.assertEqual([g.number for g in seen], [0, 1])
+        self.assertEqual({g.losses.shape for g in seen}, {(5,)})
+        self.assertEqual(len({*seen[0].losses, *seen[1].losses}), 10)
+
+    def test_threads_and_a_stop_change_no_bit(self):
+        wanted = self.meta_train(threads=1).values
+        numpy.testing.assert_array_equal(self.meta_train(threads=2).values, wanted)
+        stopped = self.meta_train(generations=5, out=self.scratch)
+        self.assertEqual(stopped.meta_steps, 5)
+        self.assertNotEqual(stopped.values.tobytes(), wanted.tobytes())
+        resumed = cma_es.meta_train(out=self.scratch, generations=12, resume=True)
+        numpy.testing.assert_array_equal(resumed.values, wanted)
+        written = lopt.load(self.scratch / "theta.safetensors")
+        numpy.testing.assert_array_equal(written.values, wanted)
+
+        def stop(generation):
+            if generation.number == 4:
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.meta_train(out=self.scratch / "interrupted", callback=stop)
+        resumed = cma_es.meta_train(out=self.scratch / "interrupted", resume=True)
+        numpy.testing.assert_array_equal(resumed.values, wanted)
+
+    def test_another_seed_is_another_search(self):
+        self.assertNotEqual(self.meta_train(seed=4).values[0], self.meta_train().values[0])
+
+    def test_the_file_says_what_it_was_trained_on(self):
+        theta = self.meta_train()
+        self.assertEqual((theta.meta_steps, theta.seed, theta.trained_horizon), (12, 3, 3))
+        self.assertEqual(theta.trained_range["longest_training"], 3)
+        self.assertEqual(theta.config["estimators"][0]["task"]["type"], "QuadraticTask")
+        self.assertTrue(theta.version)
+
+    def test_frozen_weights_stay_and_init_theta_is_the_start(self):
+        optimizer = {"type": "LearnableSGDM", "learning_rate": 0.1, "momentum": 0.5}
+        start = lopt.Theta.init(optimizer)
+        start.values[:] -= 0.25
+        start.write(self.scratch / "start.safetensors")
+        given = config(learned_optimizer=optimizer, frozen=[".*momentum"],
+                       init_theta=str(self.scratch / "start.safetensors"))
+        tensors = self.meta_train(given).tensors
+        for name, before in start.tensors.items():
+            self.assertEqual(before[0] == tensors[name][0], "momentum" in name, name)
+        self.assert_error("match all tensors of theta", given | {"frozen": [".*"]})
+
+    def test_wrong_input_is_an_error(self):
+        self.assert_error("config is missing")
+        self.assert_error("population must be at least 4, got 3", config(), population=3)
+        for std in 0, -1, float("nan"), float("inf"):
+            self.assert_error("std must be a positive number", config(), std=std)
+        self.assert_error("resume wants `out`", config(), resume=True)
+        self.assert_error("holds no search", out=self.scratch, resume=True)
+        with mock.patch.dict(sys.modules, cma=None):
+            self.assert_error("pip install cma", config())
+        pes = config()["estimators"][0] | {"type": "TruncatedPES"}
+        pes.pop("loss_type", None)
+        self.assert_error("is not of type FullES", config(estimators=[pes]))
+
+    def test_a_search_is_resumed_as_it_was_alone(self):
+        self.meta_train(generations=1, out=self.scratch, population=8)
+        self.assert_error("holds a search; resume it", config(), out=self.scratch)
+        again = {"out": self.scratch, "resume": True}
+        self.assert_error("another population: 9; the search has 8", population=9, **again)
+        self.assert_error("another std: 0.4; the search has 0.5", std=0.4, **again)
+        self.assert_error("another seed: 4; the search has 3", seed=4, **again)
+        self.assert_error("another learned_optimizer",
+                          config(learned_optimizer={"type": "LearnableSGD"}), **again)
+
+    def test_the_command_line(self):
+        path = self.scratch / "config.json"
+        path.write_text(str(config()).replace("'", '"'))
+        run = ["--out", str(self.scratch / "run")]
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            self.assertEqual(cma_es.main([str(path), *run, "--generations", "2", "--std", "0.5"]), 0)
+            self.assertEqual(cma_es.main([*run, "--generations", "12", "--resume"]), 0)
+            self.assertEqual(cma_es.main([*run, "--resume", "--std", "1"]), 1)
+        self.assertIn("generation 12: mean loss ", output.getvalue())
+        self.assertIn("lopt.cma_es: cannot resume with another std", output.getvalue())
+        numpy.testing.assert_array_equal(
+            lopt.load(self.scratch / "run/theta.safetensors").values, self.meta_train().values)
+
+
+if __name__ == "__main__":
+    unittest.main()
