@@ -92,9 +92,11 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
       "the same batch's after it, or that of a fresh batch of a split after it.");
   v.Field("meta_loss_aux", &meta_loss_aux,
           "Name of an aux output of the task to use in place of the loss; empty: the loss.");
-  v.Field("meta_loss_log", &meta_loss_log, Above(0),
-          "e: the meta-loss is ln(max(l, e)) of the loss l, so that a part of it counts the same "
-          "however small it is.");
+  v.Field(
+      "meta_loss_log", &meta_loss_log, Above(0),
+      "e: the meta-loss is ln(max(l, e)) of the loss l, so that a part of it counts the same "
+      "however small it is. l is the mean over all fresh batches with loss_type last_recompute, "
+      "which small batches want; otherwise it is that of one batch.");
   v.Choice(
       "non_finite", &non_finite, kNonFinites,
       "What a meta-loss that is not finite becomes. count: the maximum of the task's normalizer "

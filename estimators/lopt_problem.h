@@ -42,7 +42,7 @@ struct LoptProblemOptions {
   MetaLoss meta_loss = MetaLoss::kBeforeUpdate;
   // Instead of the loss, this aux output of the task; empty: the loss.
   std::string meta_loss_aux = "";
-  // e: the meta-loss is ln(max(l, e)) of the normalised loss l.
+  // e: the meta-loss is ln(max(l, e)) of the normalised loss l of a batch (OnScale: of several).
   std::optional<double> meta_loss_log = std::nullopt;
   NonFinite non_finite = NonFinite::kCount;
   // n > 0: the first episode of every replica is shorter by a number drawn from the multiples of

@@ -32,7 +32,7 @@ struct NamedLearnedOptimizer {
   TrainedRange trained_range = {};  // of that file
   Config meta_training = {};   // of the run that made theta (ThetaFile::config); empty if unknown
   int64_t seed = 0;            // of that run
-  bool is_start = false;       // theta is what that run began with
+  bool is_start = false;       // theta is drawn with that seed
   double step_multiplier = 1;  // what its steps are multiplied by
   bool tuned = false;          // what its steps are multiplied by is tuned for each task
   // What the meta-training has trained on (evaluation/trained_on.h); none if unknown.
@@ -62,7 +62,7 @@ struct EvaluatedOptimizers {
   std::vector<Baseline> baselines = {};             // likewise, before these
 };
 
-// The same optimizer with the theta that its meta-training began with, `theta` [D], and its steps
+// The same optimizer with a theta before meta-training, `theta` [D], and its steps
 // times `step_multiplier`: "NAME-start", or "NAME-start-0.3" where that is not 1. Throws Error as
 // BindLearned does.
 NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf theta,
@@ -97,7 +97,7 @@ struct OptimizerInfo {
   std::optional<std::string> copy = {};          // of them, in the directory
   std::optional<Config> learned_optimizer = {};  // type and options
   std::optional<bool> tuned = {};                // true: its steps are tuned (WithTunedSteps)
-  // The weights are what the meta-training with this seed that made `theta` began with.
+  // The weights are drawn with this seed, that of the meta-training that made `theta`.
   std::optional<int64_t> start_seed = {};
   std::optional<double> step_multiplier = {};  // not 1: what its steps are multiplied by
   std::optional<TaskSteps> trained_on = {};    // none: unknown

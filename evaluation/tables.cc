@@ -265,7 +265,7 @@ std::string StartNotes(const Summary& summary) {
   for (const OptimizerInfo& info : summary.optimizers) {
     if (!info.start_seed || info.step_multiplier || info.tuned) continue;
     text += Wrapped(
-        "", fmt::format("{} is {} untrained, drawn with the seed of its meta-training, {}.",
+        "", fmt::format("{} has weights before meta-training, drawn with the seed of {}, {}.",
                         MarkdownName(info.name), MarkdownName(info.theta.value_or("")),
                         *info.start_seed));
   }

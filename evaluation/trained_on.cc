@@ -13,14 +13,13 @@
 namespace lopt {
 namespace {
 
-// A task in other units stands for the task itself if these are some of the units.
-nlohmann::ordered_json InOwnUnits(nlohmann::ordered_json task) {
-  while (task.is_object() && task.value("type", "") == "ReparamWeights" && task.contains("task") &&
-         task.contains("levels") && task["levels"].is_array() &&
-         std::ranges::find(task["levels"], "none") != task["levels"].end()) {
-    task = nlohmann::ordered_json(task["task"]);
-  }
-  return task;
+// Whether it draws its task in the task's own units, too.
+bool HasOwnUnits(const nlohmann::ordered_json& task) {
+  if (!task.is_object() || !task.contains("task")) return false;
+  const auto type = task.find("type");
+  const auto levels = task.find("levels");
+  return type != task.end() && *type == "ReparamWeights" && levels != task.end() &&
+         levels->is_array() && std::ranges::find(*levels, "none") != levels->end();
 }
 
 // The tasks of the estimators. A config from elsewhere may have any form.
@@ -29,7 +28,9 @@ std::vector<nlohmann::ordered_json> TrainedTasks(const Config& meta_training) {
   if (meta_training.empty() || !meta_training.json().contains("estimators")) return tasks;
   for (const auto& estimator : meta_training.json().at("estimators")) {
     if (estimator.is_object() && estimator.contains("task")) {
-      tasks.push_back(InOwnUnits(estimator.at("task")));
+      const nlohmann::ordered_json* task = &estimator.at("task");
+      tasks.push_back(*task);
+      for (; HasOwnUnits(*task); task = &task->at("task")) tasks.push_back(task->at("task"));
     }
   }
   return tasks;

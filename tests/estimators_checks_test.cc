@@ -601,6 +601,8 @@ class WrongProblem : public InnerProblem {
     if (flaw_ == ProblemFlaw::kMetaLossCounts) loss[0] += 1e-3 * ++count_;
   }
 
+  double OnScale(double loss) const override { return sound_->OnScale(loss); }
+
   std::shared_ptr<const InnerProblem> sound_;
   ProblemFlaw flaw_;
   mutable std::atomic<int> count_ = 0;

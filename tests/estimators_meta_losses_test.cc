@@ -129,6 +129,56 @@ TEST_CASE("A pair's losses are those of which an estimate makes its gradient") {
   }
 }
 
+// The meta-loss of theta t is t + k on the batch with the key's k-th draw of four, NaN for k = 0.
+class Blinking : public ToyProblem {
+ public:
+  Blinking() : ToyProblem({.start = {0}, .advance = [](auto...) { return 0.0; }}) {}
+
+  static int Draw(Key batch) { return Randint(batch, 0, 4); }
+
+ private:
+  void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState&,
+                  std::span<double> loss) const override {
+    std::vector<float> row(1);
+    for (size_t b = 0; b < keys.size(); ++b) {
+      theta.Row(static_cast<int64_t>(b), {}, row);
+      const int draw = Draw(keys[b]);
+      loss[b] = draw == 0 ? std::numeric_limits<double>::quiet_NaN() : double{row[0]} + draw;
+    }
+  }
+  double OnScale(double loss) const override { return loss * loss; }
+};
+
+TEST_CASE("Batches without a loss are left out of the mean of a pair, and all of them give 0") {
+  const auto problem = std::make_shared<Blinking>();
+  const Eigen::VectorXf theta = Theta({10});
+  std::vector<float> eps(1);
+  Normal(FoldIn(FoldIn(kKey, kPerturbationDraw), 0), eps);
+  const double step = double{.1F} * eps[0];
+  for (const int64_t samples : {1, 2, 5, 20}) {
+    double mean = 0, count = 0;
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      const Key batch = FoldIn(FoldIn(kKey, kOuterBatchDraw), static_cast<uint64_t>(sample));
+      const int draw = Blinking::Draw(FoldIn(batch, 0));
+      if (draw > 0) mean += draw, count += 1;
+    }
+    const FullES estimator(problem, Lasting(3),
+                           {.num_tasks = 1,
+                            .std = .1,
+                            .loss_type = LossType::kLastRecompute,
+                            .recompute_samples = samples});
+    EstimatorState none;
+    const double got = estimator.Estimate({.theta = theta, .outer = {}}, kKey, &none).gradient(0);
+    if (count == 0) {
+      CHECK(got == 0);
+      continue;
+    }
+    const double middle = 10 + mean / count;
+    const double difference = std::pow(middle + step, 2) - std::pow(middle - step, 2);
+    CHECK(got == doctest::Approx(difference / (2 * .1 * .1) * step).epsilon(1e-4));
+  }
+}
+
 // Rows one by one, whose losses under one theta differ by more than an order of magnitude.
 std::shared_ptr<const InnerProblem> RowByRow(std::optional<double> log) {
   const TableMlpOptions options = {.table = {.rows = 100, .classes = 2}, .batch_size = 1};

@@ -296,9 +296,8 @@ TEST_CASE("What is not tuned and what is have their tables over all tasks, 80 co
 |:----------|-----:|-----------:|---------:|---------:|-------:|
 | Adam      | 1.50 |          - |        - |     1.00 |      0 |
 )"));
-  CHECK(
-      text.find("mine-start is what the meta-training of m.safetensors began with, drawn with its\n"
-                "seed, 5.\n") != std::string::npos);
+  CHECK(text.find("mine-start has weights before meta-training, drawn with the seed of\n"
+                  "m.safetensors, 5.\n") != std::string::npos);
   CHECK(text.find("mine-start-") == std::string::npos);
   CHECK(text.find("An optimizer with + in") != std::string::npos);
   CHECK(Paragraph(text.substr(text.find("## image, 300 steps (16 seeds)")), "| optimizer") ==

@@ -51,6 +51,30 @@ TEST_CASE("On digits from files an optimizer of drawn digits has trained on no i
   CHECK(TrainedOnBy("recommended", config) == TaskSteps{{"quadratic", {300}}});
 }
 
+TEST_CASE(
+    "A task in random units counts as itself and, where its own are among them, as its task") {
+  const auto units = [](const std::string& levels) {
+    return R"({"type": "ReparamWeights", "ranges": [0.5, 2], "levels": )" + levels +
+           R"(, "task": {"type": "QuadraticTask"}})";
+  };
+  const auto trained_on = [](const std::string& trained, const std::string& evaluated) {
+    EvaluationConfig config;
+    config.tasks = {{.name = "one", .task = Config::Parse(evaluated, "test")}};
+    config.steps = {100};
+    const std::string training = R"({"estimators": [{"task": )" + trained + "}]}";
+    return TrainedOn(Config::Parse(training, "test"), 0, config) == TaskSteps{{"one", {100}}};
+  };
+  const std::string own = R"(["none", "tensor"])", other = R"(["tensor"])";
+  CHECK(trained_on(units(own), units(own)));
+  CHECK(trained_on(units(own), R"({"type": "QuadraticTask"})"));
+  CHECK_FALSE(trained_on(units(other), R"({"type": "QuadraticTask"})"));
+  CHECK_FALSE(trained_on(units(own), units(other)));
+  // A config from elsewhere.
+  CHECK_FALSE(trained_on(R"({"type": 1, "task": {}})", R"({"type": "QuadraticTask"})"));
+  CHECK_FALSE(trained_on(R"({"type": "ReparamWeights", "levels": "none", "task": {}})",
+                         R"({"type": "QuadraticTask"})"));
+}
+
 TEST_CASE("A fixed task is the task that it stands for") {
   const Config fixed = Config::Parse(R"({"type": "FixedTask"})", "test");
   const Config spelled = Config::Parse(

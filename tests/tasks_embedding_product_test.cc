@@ -107,7 +107,7 @@ TEST_CASE("Ratings have mean 0 and variance 1 beside their noise, and most items
   CHECK(std::ranges::max(active) < 3.0 / 3000);
 }
 
-TEST_CASE("Without noise the right embeddings predict every rating, and none has the same seed") {
+TEST_CASE("Without noise ratings have the rank of the factors, and another seed draws others") {
   const auto exact = Drawn({.rows = 500, .users = 5, .items = 4, .rank = 2, .noise = 0});
   // Two ratings of one user and item are the same.
   std::vector<std::vector<float>> seen(20);
@@ -116,7 +116,7 @@ TEST_CASE("Without noise the right embeddings predict every rating, and none has
     of_pair.push_back(row.rating);
     CHECK(of_pair.front() == row.rating);
   }
-  // And so is a determinant of three users and items 0, as they have two numbers each.
+  // The determinant of three users' ratings of three items is 0, as their rank is 2.
   const auto at = [&](size_t u, size_t i) { return double{seen[4 * u + i].at(0)}; };
   const double determinant = at(0, 0) * (at(1, 1) * at(2, 2) - at(1, 2) * at(2, 1)) -
                              at(0, 1) * (at(1, 0) * at(2, 2) - at(1, 2) * at(2, 0)) +
@@ -167,6 +167,11 @@ TEST_CASE("Wrong options of ratings are errors") {
         "EmbeddingProduct: users must be in [1, 1000000], got 0");
   CHECK(error({.ratings = {.noise = -1}}) ==
         "EmbeddingProduct: noise must be in [0, 1000], got -1");
+  CHECK(error({.ratings = {.users = 1000000, .rank = 1000}}) ==
+        "EmbeddingProduct: rank 1000 times 1000000 users or items is more than 268435456 numbers");
+  CHECK(error({.ratings = {.users = 1000000}, .width = 10000}) ==
+        "EmbeddingProduct: width 10000 for 1000000 users and 400 items is more than 268435456 "
+        "params");
   CHECK(error({.width = 0}) == "EmbeddingProduct: width must be in [1, 10000], got 0");
   CHECK(error({.init_std = 0}) == "EmbeddingProduct: init_std must be in [1e-06, 1000000], got 0");
   CHECK(ErrorOf([] { EmbeddingProduct(EmbeddingProductOptions{}, Drawn({.table_seed = 1})); }) ==

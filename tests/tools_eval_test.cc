@@ -425,7 +425,7 @@ std::string MetaTrained(const TempDirectory& scratch, const std::string& name,
   return scratch / (name + "/theta.safetensors");
 }
 
-TEST_CASE("--start judges what the meta-training began with, also on resume") {
+TEST_CASE("--start judges the weights before meta-training, also on resume") {
   const TempDirectory scratch;
   const ThetaFile start = ReadThetaFile(MetaTrained(scratch, "start", "0"));
   const std::string theta = MetaTrained(scratch, "trained", "2");
@@ -451,7 +451,7 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
   }
   std::string output = finished.output;
   std::ranges::replace(output, '\n', ' ');  // wherever the line is broken
-  CHECK(Has(output, "trained-start is trained untrained, drawn with the seed of its meta-training, 5. "));
+  CHECK(Has(output, "trained-start has weights before meta-training, drawn with the seed of "));
   CHECK(Has(finished.output, "## Nothing tuned (3 tasks)"));
   CHECK(Has(finished.output, "## Everything tuned with equal trials (3 tasks)"));
   for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {

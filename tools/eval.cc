@@ -88,8 +88,9 @@ po::options_description EvalOptions() {
       "Judge every learned optimizer a second time, as NAME-tuned, with a factor of its steps that "
       "is tuned for each task in as many trials as a baseline has.");
   add("start",
-      "Also judge what the meta-training of every learned optimizer began with, as NAME-start and, "
-      "with its steps times 0.3, NAME-start-0.3.");
+      "Also judge every learned optimizer with weights before meta-training, as NAME-start and, "
+      "with "
+      "its steps times 0.3, NAME-start-0.3.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Judge after these numbers of inner steps, on every task; training ends with the last "
       "(steps).");

@@ -36,9 +36,9 @@ class Generation:
     """What a callback of meta_train gets.
 
     Attributes:
-        number: Of the generation, from 0.
+        number: The generation's, from 0.
         losses: Of its thetas, float64 [population].
-        std: The standard deviation of the next generation's, before the covariance.
+        std: The step size sigma of the next generation, which multiplies the search's covariance.
     """
 
     number: int
@@ -50,8 +50,23 @@ def _cma():
     try:
         import cma
     except ImportError:
-        raise _core.Error("lopt.cma_es needs the package cma: pip install cma") from None
+        raise _core.Error(
+            "lopt.cma_es needs the package cma: pip install 'lopt[cma]'") from None
     return cma
+
+
+def _made_by() -> dict[str, str]:
+    """What the bits of a search depend on beside its config."""
+    return {"instruction set": _core.isa(), "cma": getattr(_cma(), "__version__", ""),
+            "NumPy": numpy.__version__}
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Raises Error where the config has what a search leaves out."""
+    for key, wanted in {"workers": 1, "estimators_per_worker": 0}.items():
+        if config[key] != wanted:
+            raise _core.Error(f"lopt.cma_es: {key} must be {wanted}, got {config[key]}: one process "
+                              "runs all estimators for every theta")
 
 
 def _start(experiment: _core.Experiment) -> Theta:
@@ -77,8 +92,11 @@ class _Search:
         self.config = experiment.config
         self.population, self.std = population, std
         self.generation = 0
+        self.made_by = _made_by()
         self._start = numpy.array(start.values)
         self._searched = _searched(start, experiment.frozen)
+        if self._searched.size < 2:
+            raise _core.Error("lopt.cma_es: it searches 2 weights or more; 1 is not frozen")
         self._es = _cma().CMAEvolutionStrategy(
             self._start[self._searched].astype(numpy.float64), std,
             {"popsize": population, "randn": _Normal(_core.worker_key(experiment.run_key, 1)),
@@ -95,6 +113,12 @@ class _Search:
         losses = _core.meta_losses(
             numpy.array([self._full(theta) for theta in asked], numpy.float32), estimators,
             _core.worker_key(experiment.run_key, 0), self.generation, threads)
+        finite = int(numpy.isfinite(losses).sum())
+        if 2 * finite < self.population:
+            raise _core.Error(
+                f"lopt.cma_es: generation {self.generation}: only {finite} of {self.population} "
+                "thetas have a finite loss, wanted at least half; take a smaller std, a better start "
+                "or tasks whose losses are cut")
         self._es.tell(asked, list(losses))
         self.generation += 1
         return Generation(self.generation - 1, losses, float(self._es.sigma))
@@ -120,18 +144,28 @@ def _write(path: str, data: bytes) -> None:
 
 def _read_search(directory: str) -> _Search:
     path = os.path.join(directory, _STATE)
+    _cma()
     try:
         with open(path, "rb") as file:
-            _cma()
-            return pickle.load(file)
+            search = pickle.load(file)
     except FileNotFoundError:
         raise _core.Error(f"lopt.cma_es: cannot resume: {directory} holds no search") from None
+    except Exception as error:  # noqa: BLE001  (a damaged pickle raises anything)
+        raise _core.Error(f"lopt.cma_es: cannot resume: {path} is damaged: {error}") from None
+    if not isinstance(search, _Search):
+        raise _core.Error(f"lopt.cma_es: cannot resume: {path} holds no search")
+    return search
 
 
 def _same(what: str, given: Any, had: Any) -> None:
-    if given is not None and given != had:
+    if given != had:
         raise _core.Error(f"lopt.cma_es: cannot resume with another {what}: {given!r}; the search "
                           f"has {had!r}")
+
+
+# The keys of a config that a search depends on, beside meta_steps, its length.
+_KEYS = ("learned_optimizer", "init_theta", "frozen", "estimators", "weighting", "seed", "data_dir",
+         "device")
 
 
 def meta_train(
@@ -152,16 +186,20 @@ def meta_train(
     initial parameters on the same batches (meta_losses). A theta's loss is the weighted mean over
     the config's estimators, each a FullES. The search learns along which directions, and how far,
     thetas are worth comparing. It suits a few hundred weights at most and a start that is good
-    already; `frozen` of the config leaves weights out of it. `theta_opt` and the estimators' `std`
-    play no part.
+    already; `frozen` of the config leaves weights out of it. Of the config count learned_optimizer,
+    init_theta, frozen, estimators but for their std and what they do to pairs, weighting, meta_steps,
+    seed, data_dir, device and isa.
 
-    The theta is a function of the config, `population` and `std`, for any number of threads and
-    across stop and resume, with the same versions of cma and NumPy on the same kind of processor.
+    The theta is a function of these, `population` and `std`, for any number of threads and across
+    stop and resume, with the same data, versions of cma and NumPy, and BLAS of NumPy.
+
+    A theta with a training that diverges has the loss inf, unless its task cuts losses, and is the
+    worst of its generation.
 
     Args:
         config: A dict, the name of a preset, or the path of a JSON file, as for lopt.meta_train.
             May be left out on resume.
-        out: Directory: theta.safetensors and the state of the search, written after each
+        out: Directory of this search alone: theta.safetensors and the state, written after each
             generation. The state is a pickle, so resume only a search of your own. None: nothing
             is written.
         generations: In total; None: the config's meta_steps.
@@ -176,9 +214,11 @@ def meta_train(
         The mean of the search, with what it was trained on.
 
     Raises:
-        Error: cma is not installed, the config is wrong, an estimator is not a FullES, `out`
-            holds a search and resume is not set, or the search to be resumed is of another config,
-            population or std.
+        Error: cma is not installed; the config is wrong, has several workers or leaves fewer than
+            two weights; an estimator is not a FullES; `out` holds a search or a run and resume is
+            not set; the search to be resumed is damaged, longer, or of another config, population,
+            std, instruction set or versions; or more than half of a generation's losses are not
+            finite.
     """
     directory = _core.path_of(out, "out") if out is not None else ""
     if resume and not directory:
@@ -191,24 +231,35 @@ def meta_train(
     given = {key: value for key, value in
              {"meta_steps": generations, "seed": seed}.items() if value is not None}
     experiment = _core.Experiment(_core.load_config(config) | given)
+    _check(experiment.config)
+    if experiment.config["isa"]:
+        _core.pin_isa(experiment.config["isa"])
     wanted = experiment.config["meta_steps"]
     if search is None:
         population, std = 16 if population is None else population, 0.08 if std is None else std
-        if population < 4:
-            raise _core.Error(f"lopt.cma_es: population must be at least 4, got {population}")
+        if not isinstance(population, int) or population < 4:
+            raise _core.Error(
+                f"lopt.cma_es: population must be an integer of at least 4, got {population}")
         if not (0 < std < numpy.inf):
             raise _core.Error(f"lopt.cma_es: std must be a positive number, got {std}")
-        if directory and os.path.exists(os.path.join(directory, _STATE)):
-            raise _core.Error(f"lopt.cma_es: {directory} holds a search; resume it or give another "
-                              "directory")
+        for name in (_STATE, "config.json", "theta.safetensors"):
+            if directory and os.path.exists(os.path.join(directory, name)):
+                raise _core.Error(f"lopt.cma_es: {directory} holds {name}; resume the search that is "
+                                  "there or give another directory")
         search = _Search(experiment, population, std)
     else:
-        _same("population", population, search.population)
-        _same("std", std, search.std)
-        differing = [key for key, value in experiment.config.items()
-                     if key != "meta_steps" and value != search.config[key]]
-        for key in differing:
+        if population is not None:
+            _same("population", population, search.population)
+        if std is not None:
+            _same("std", std, search.std)
+        for key in _KEYS:
             _same(key, experiment.config[key], search.config[key])
+        for what, having in _made_by().items():
+            _same(what, having, search.made_by[what])
+        if wanted < search.generation:
+            raise _core.Error(f"lopt.cma_es: generations is {wanted}, but the search has made "
+                              f"{search.generation}")
+        search.config = experiment.config
     if directory:
         os.makedirs(directory, exist_ok=True)
     estimators = experiment.estimators()
@@ -219,7 +270,10 @@ def meta_train(
             search.theta(experiment).write(os.path.join(directory, "theta.safetensors"))
         if callback is not None:
             callback(generation)
-    return search.theta(experiment)
+    theta = search.theta(experiment)
+    if directory:
+        theta.write(os.path.join(directory, "theta.safetensors"))
+    return theta
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -251,12 +305,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"lopt.cma_es: {str(error).removeprefix('lopt.cma_es: ')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"Stopped. To go on: python -m lopt.cma_es --out {options.out} --resume",
-              file=sys.stderr)
+        if os.path.exists(os.path.join(options.out, _STATE)):
+            print(f"Stopped. To go on: python -m lopt.cma_es --out {options.out} --resume",
+                  file=sys.stderr)
         return 130
     print(f"The weights are in {os.path.join(options.out, 'theta.safetensors')}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from lopt import cma_es  # whose classes the pickle names
+
+    sys.exit(cma_es.main())

@@ -18,6 +18,7 @@ namespace {
 constexpr char kEmbeddingProduct[] = "EmbeddingProduct";
 // As TableMLP has it.
 constexpr double kMostLossOfRatings = 100;
+constexpr int64_t kMostDrawn = int64_t{1} << 28;
 // Sets the keys of ratings apart from those of a run with the same seed.
 constexpr uint64_t kRatingsDraws = 0x4a71;
 
@@ -30,6 +31,9 @@ TaskParts EmbeddingProductParts(const EmbeddingProductOptions& options, const Ra
   CheckOptions(kEmbeddingProduct, options);
   Require(ratings.options() == options.ratings, "{}: the ratings were drawn with other options",
           kEmbeddingProduct);
+  Require(options.width <= kMostDrawn / (options.ratings.users + options.ratings.items),
+          "{}: width {} for {} users and {} items is more than {} params", kEmbeddingProduct,
+          options.width, options.ratings.users, options.ratings.items, kMostDrawn);
   const auto& [rows, users, items, rank, noise, seed] = options.ratings;
   TaskParts parts{.params = Layout({{"users", Shape{options.width, users}},
                                     {"items", Shape{options.width, items}},
@@ -50,7 +54,7 @@ void RatingsOptions::Visit(FieldVisitor& v) {
   v.Field("rows", &rows, Between(1, 10000000),
           "Ratings to train on; each of the other splits has 2,000.");
   v.Field("users", &users, Between(1, 1000000), "Users, each as likely as the others.");
-  v.Field("items", &items, Between(1, 1000000),
+  v.Field("items", &items, Between(1, 100000),
           "Items. Item i = 0, 1, ... is drawn in proportion to 1 / (i + 1), so most are rare.");
   v.Field("rank", &rank, Between(1, 1000), "Numbers of each user and item that ratings come from.");
   v.Field("noise", &noise, Between(0, 1000),
@@ -59,6 +63,9 @@ void RatingsOptions::Visit(FieldVisitor& v) {
 }
 
 Ratings::Ratings(const RatingsOptions& options) : options_(CheckRatings(options)) {
+  Require(std::max(options.users, options.items) <= kMostDrawn / options.rank,
+          "{}: rank {} times {} users or items is more than {} numbers", kEmbeddingProduct,
+          options.rank, std::max(options.users, options.items), kMostDrawn);
   const auto count = static_cast<size_t>(range(Split::kTest).second);
   const Key key = FoldIn(KeyFromSeed(static_cast<uint64_t>(options.table_seed)), kRatingsDraws);
   const std::vector<float> of_users = DrawNormals(FoldIn(key, 0), options.users * options.rank);

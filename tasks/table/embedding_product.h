@@ -33,13 +33,14 @@ struct Rating {
 // Drawn ratings. Immutable; a function of the options. Users u are uniform, and items i = 0, 1, ...
 // come in proportion to 1 / (i + 1), so most are rare. With vectors a_u and b_i of `rank` standard
 // normal numbers, a rating is a_u . b_i / sqrt(rank) + noise N(0, 1), whose mean is 0 and whose
-// variance is 1 + noise^2. The rows of the split train come last, as in TableData.
+// variance is 1 + noise^2. Those of the split train are drawn
+// last, so that more of them leave the others as they are.
 class Ratings {
  public:
   // Rows of each split but train.
   static constexpr int64_t kHeldOut = 2000;
 
-  // Throws Error as CheckOptions does.
+  // Throws Error as CheckOptions does and if rank times users or items exceeds 2^28.
   explicit Ratings(const RatingsOptions& options);
 
   const RatingsOptions& options() const { return options_; }
@@ -71,7 +72,7 @@ struct EmbeddingProductOptions {
 // gradients of few rows of each, and small params have small gradients. No aux, no config.
 class EmbeddingProduct : public TaskFamily {
  public:
-  // Throws Error as CheckOptions does and if the ratings have other options.
+  // Throws Error as CheckOptions does, if the ratings have other options, and above 2^28 params.
   EmbeddingProduct(const EmbeddingProductOptions& options, std::shared_ptr<const Ratings> ratings);
 
  private:

@@ -2,8 +2,11 @@
 of the same interface."""
 
 import contextlib
+import importlib.util
 import io
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -13,6 +16,9 @@ from unittest import mock
 import lopt
 import numpy
 from lopt import cma_es
+
+
+CMA = importlib.util.find_spec("cma") is not None
 
 
 class StandIn:
@@ -32,11 +38,11 @@ class StandIn:
 
 
 def config(**options):
-    """Gradient descent on a bowl: of all rates .5 is the best, which ends it in one step."""
+    """Gradient descent on a bowl: without momentum the rate .5 ends it in one step."""
     return {
         "meta_steps": 12,
         "seed": 3,
-        "learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.1},
+        "learned_optimizer": {"type": "LearnableSGDM", "learning_rate": 0.1, "momentum": 0.5},
         "estimators": [{"type": "FullES", "task": {"type": "QuadraticTask"}, "num_tasks": 2,
                         "meta_loss_log": 1e-8,
                         "lengths": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
@@ -45,9 +51,7 @@ def config(**options):
 
 class CmaEs(unittest.TestCase):
     def setUp(self):
-        try:
-            import cma  # noqa: F401
-        except ImportError:
+        if not CMA:
             stand_in = types.SimpleNamespace(CMAEvolutionStrategy=StandIn)
             patch = mock.patch.dict(sys.modules, cma=stand_in)
             patch.start()
@@ -64,16 +68,22 @@ class CmaEs(unittest.TestCase):
             cma_es.meta_train(*given, **options)
         self.assertIn(text, str(raised.exception))
 
-    def test_the_best_rate_of_gradient_descent_is_found(self):
-        theta = self.meta_train(config(meta_steps=30))
-        self.assertAlmostEqual(float(numpy.exp(theta.values[0])), 0.5, delta=0.02)
+    def test_the_best_gradient_descent_is_found(self):
+        # The last loss, after two steps at the rate r from x by momentum m, is that of
+        # x (1 - 2 r) (1 - 2 r) - 2 r m x, 0 where 4 r = 2 + m - sqrt(m^2 + 4 m), as 1/2 for m = 0.
+        last = config(meta_steps=60)
+        last["estimators"][0]["loss_type"] = "last"
+        tensors = self.meta_train(last).tensors
+        rate = float(numpy.exp(tensors["log_lr"][0]))
+        momentum = 1 - float(numpy.exp(tensors["one_minus_momentum"][0]))
+        self.assertLess(abs((1 - 2 * rate) ** 2 - 2 * rate * momentum), 0.02)
 
     def test_a_generation_compares_thetas_of_the_same_draws(self):
         seen = []
-        self.meta_train(generations=2, population=5, callback=seen.append)
+        self.meta_train(generations=2, population=8, callback=seen.append)
         self.assertEqual([g.number for g in seen], [0, 1])
-        self.assertEqual({g.losses.shape for g in seen}, {(5,)})
-        self.assertEqual(len({*seen[0].losses, *seen[1].losses}), 10)
+        self.assertEqual({g.losses.shape for g in seen}, {(8,)})
+        self.assertEqual(len({*seen[0].losses, *seen[1].losses}), 16)
 
     def test_threads_and_a_stop_change_no_bit(self):
         wanted = self.meta_train(threads=1).values
@@ -106,39 +116,52 @@ class CmaEs(unittest.TestCase):
         self.assertTrue(theta.version)
 
     def test_frozen_weights_stay_and_init_theta_is_the_start(self):
-        optimizer = {"type": "LearnableSGDM", "learning_rate": 0.1, "momentum": 0.5}
+        optimizer = {"type": "LearnableAdam", "learning_rate": 0.1}
         start = lopt.Theta.init(optimizer)
         start.values[:] -= 0.25
         start.write(self.scratch / "start.safetensors")
-        given = config(learned_optimizer=optimizer, frozen=[".*momentum"],
+        given = config(learned_optimizer=optimizer, frozen=["one_minus_.*"],
                        init_theta=str(self.scratch / "start.safetensors"))
         tensors = self.meta_train(given).tensors
         for name, before in start.tensors.items():
-            self.assertEqual(before[0] == tensors[name][0], "momentum" in name, name)
+            self.assertEqual(before[0] == tensors[name][0], name.startswith("one_minus_"), name)
         self.assert_error("match all tensors of theta", given | {"frozen": [".*"]})
+        self.assert_error("1 is not frozen", config(frozen=[".*momentum"]))
 
     def test_wrong_input_is_an_error(self):
         self.assert_error("config is missing")
-        self.assert_error("population must be at least 4, got 3", config(), population=3)
+        self.assert_error("population must be an integer of at least 4, got 3", config(), population=3)
+        self.assert_error("got 16.5", config(), population=16.5)
+        self.assert_error("workers must be 1, got 2", config(workers=2))
+        self.assert_error("wanted at least half", config(
+            learned_optimizer={"type": "LearnableSGDM", "learning_rate": 1e30}))
         for std in 0, -1, float("nan"), float("inf"):
             self.assert_error("std must be a positive number", config(), std=std)
         self.assert_error("resume wants `out`", config(), resume=True)
         self.assert_error("holds no search", out=self.scratch, resume=True)
         with mock.patch.dict(sys.modules, cma=None):
-            self.assert_error("pip install cma", config())
+            self.assert_error("pip install 'lopt[cma]'", config())
         pes = config()["estimators"][0] | {"type": "TruncatedPES"}
         pes.pop("loss_type", None)
         self.assert_error("is not of type FullES", config(estimators=[pes]))
 
     def test_a_search_is_resumed_as_it_was_alone(self):
         self.meta_train(generations=1, out=self.scratch, population=8)
-        self.assert_error("holds a search; resume it", config(), out=self.scratch)
+        self.assert_error("holds search.pickle; resume", config(), out=self.scratch)
         again = {"out": self.scratch, "resume": True}
         self.assert_error("another population: 9; the search has 8", population=9, **again)
         self.assert_error("another std: 0.4; the search has 0.5", std=0.4, **again)
         self.assert_error("another seed: 4; the search has 3", seed=4, **again)
         self.assert_error("another learned_optimizer",
-                          config(learned_optimizer={"type": "LearnableSGD"}), **again)
+                          config(learned_optimizer={"type": "LearnableAdam"}), **again)
+        self.assert_error("generations is 0, but the search has made 1", generations=0, **again)
+        with mock.patch.object(cma_es, "_made_by", lambda: {"cma": "another"}):
+            self.assert_error("another cma: 'another'", **again)
+        # A schedule of theta_opt, which plays no part, may have another length.
+        longer = config(theta_opt={"type": "Adam", "learning_rate": 0.1}, meta_steps=2)
+        self.assertEqual(cma_es.meta_train(longer, **again).meta_steps, 2)
+        (self.scratch / "search.pickle").write_bytes(b"damaged")
+        self.assert_error("search.pickle is damaged", **again)
 
     def test_the_command_line(self):
         path = self.scratch / "config.json"
@@ -149,6 +172,15 @@ class CmaEs(unittest.TestCase):
             self.assertEqual(cma_es.main([str(path), *run, "--generations", "2", "--std", "0.5"]), 0)
             self.assertEqual(cma_es.main([*run, "--generations", "12", "--resume"]), 0)
             self.assertEqual(cma_es.main([*run, "--resume", "--std", "1"]), 1)
+        # A search that a program began goes on in another.
+        source = str(pathlib.Path(lopt.__file__).parents[1])
+        if CMA:
+            program = [sys.executable, "-m", "lopt.cma_es", "--out", str(self.scratch / "other")]
+            subprocess.run([*program, str(path), "--generations", "1"], check=True,
+                           env=os.environ | {"PYTHONPATH": source}, stdout=subprocess.DEVNULL)
+            self.assertEqual(
+                cma_es.meta_train(out=self.scratch / "other", resume=True, generations=2).meta_steps,
+                2)
         self.assertIn("generation 12: mean loss ", output.getvalue())
         self.assertIn("lopt.cma_es: cannot resume with another std", output.getvalue())
         numpy.testing.assert_array_equal(

@@ -140,7 +140,7 @@ class Evaluations(unittest.TestCase):
             baselines="Adam", start=True)
         drawn = lopt.Theta.init({"type": "MLPLOpt", "hidden_size": 4})
         self.assert_error(
-            "start: 'mine' does not say how it was meta-trained, so what this began with is not "
+            "start: 'mine' does not say how it was meta-trained, so its seed is not "
             "known", {"mine": drawn}, "smoke", baselines="none", start=True)
 
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
