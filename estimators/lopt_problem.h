@@ -132,9 +132,10 @@ class LoptProblem : public InnerProblem {
   // The same, and the rule's state.
   Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
                        const ReplicaRow& row) const;
-  // The meta-loss of a raw loss (or aux output), before OnScale and on the scale; `non_finite`
-  // tells whether the raw loss was not finite. Throw Error under policy abort.
+  // The meta-loss of a raw loss (or aux output) before OnScale; `non_finite` tells whether the raw
+  // loss was not finite. Throws Error under policy abort.
   double UnscaledLoss(std::span<const float> config, float raw, bool* non_finite) const;
+  // The same, on the scale.
   double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
     return OnScale(UnscaledLoss(config, raw, non_finite));
   }
