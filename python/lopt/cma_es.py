@@ -134,12 +134,16 @@ class _Search:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Complete or, after a crash, as before."""
-    with open(f"{path}.new", "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(f"{path}.new", path)
+    """Complete or, after a crash, as before. Makes the directory. Raises Error if it cannot."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.new", "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.new", path)
+    except OSError as error:
+        raise _core.Error(f"lopt.cma_es: cannot write {path}: {error.strerror}") from None
 
 
 def _read_search(directory: str) -> _Search:
@@ -217,8 +221,8 @@ def meta_train(
         Error: cma is not installed; the config is wrong, has several workers or leaves fewer than
             two weights; an estimator is not a FullES; `out` holds a search or a run and resume is
             not set; the search to be resumed is damaged, longer, or of another config, population,
-            std, instruction set or versions; or more than half of a generation's losses are not
-            finite.
+            std, instruction set or versions; more than half of a generation's losses are not finite;
+            or `out` cannot be written.
     """
     directory = _core.path_of(out, "out") if out is not None else ""
     if resume and not directory:
@@ -260,9 +264,9 @@ def meta_train(
             raise _core.Error(f"lopt.cma_es: generations is {wanted}, but the search has made "
                               f"{search.generation}")
         search.config = experiment.config
-    if directory:
-        os.makedirs(directory, exist_ok=True)
     estimators = experiment.estimators()
+    if directory:
+        _write(os.path.join(directory, _STATE), pickle.dumps(search))
     while search.generation < wanted:
         generation = search.step(experiment, estimators, threads)
         if directory:

@@ -138,6 +138,8 @@ class CmaEs(unittest.TestCase):
         for std in 0, -1, float("nan"), float("inf"):
             self.assert_error("std must be a positive number", config(), std=std)
         self.assert_error("resume wants `out`", config(), resume=True)
+        (self.scratch / "file").write_text("no directory")
+        self.assert_error("search.pickle: Not a directory", config(), out=self.scratch / "file/run")
         self.assert_error("holds no search", out=self.scratch, resume=True)
         with mock.patch.dict(sys.modules, cma=None):
             self.assert_error("pip install 'lopt[cma]'", config())
