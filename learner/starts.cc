@@ -17,8 +17,7 @@ Eigen::VectorXf StartingTheta(const NamedLearnedOptimizer& learned) {
   const std::string name = fmt::format(
       "'{}'{}", learned.name, learned.source.empty() ? "" : fmt::format(" ({})", learned.source));
   Require(!learned.meta_training.empty(),
-          "start: {} does not say how it was meta-trained, so its seed is not known",
-          name);
+          "start: {} does not say how it was meta-trained, so its seed is not known", name);
   return learned.optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(learned.seed))));
 }
 
