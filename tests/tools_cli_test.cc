@@ -249,7 +249,7 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
 TEST_CASE("Presets are listed, and one is printed as its file has it") {
   const FinishedProcess list = Lopt({"preset"});
   CHECK_EQ(list.exit_code, 0);
-  CHECK(list.output.starts_with("Presets of lopt meta-train:\n  celo "));
+  CHECK(list.output.starts_with("Presets of lopt meta-train:\n  broad "));
   CHECK(list.output.find("\nPresets of lopt eval:\n  generalization  ") != std::string::npos);
   CHECK_EQ(Lopt({"preset", "show", "recommended"}).output,
            ReadTextFile(SourcePath("learner/presets/recommended.json")));
@@ -263,7 +263,7 @@ TEST_CASE("Presets are listed, and one is printed as its file has it") {
       "--for eval\n");
   const FinishedProcess none = Lopt({"preset", "show", "recomended"});
   CHECK_EQ(none.exit_code, 1);
-  CHECK(none.errors.starts_with("lopt: There is no preset 'recomended'; the presets are celo, "));
+  CHECK(none.errors.starts_with("lopt: There is no preset 'recomended'; the presets are broad, "));
   CHECK(none.errors.ends_with("; did you mean 'recommended'?\n"));
   for (const Words& words :
        {Words{"preset", "fast"}, {"preset", "show"}, {"preset", "--for", "x"}}) {
