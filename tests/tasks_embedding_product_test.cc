@@ -112,7 +112,7 @@ TEST_CASE("Without noise ratings have the rank of the factors, and another seed 
   // Two ratings of one user and item are the same.
   std::vector<std::vector<float>> seen(20);
   for (const Rating& row : exact->rows()) {
-    auto& of_pair = seen[static_cast<size_t>(4 * row.user + row.item)];
+    auto& of_pair = seen[static_cast<size_t>(row.user) * 4 + static_cast<size_t>(row.item)];
     of_pair.push_back(row.rating);
     CHECK(of_pair.front() == row.rating);
   }
