@@ -161,7 +161,7 @@ TaskTypes BuiltIn() {
       });
   types.Add<EmbeddingProductOptions>(
       "EmbeddingProduct",
-      "Users' ratings of items, drawn, by the product of their embeddings, most of them rare.",
+      "Matrix factorization: predicts drawn ratings from embeddings of users and items.",
       [](const EmbeddingProductOptions& options, const TaskResources& resources) {
         return std::make_shared<EmbeddingProduct>(options, GetRatings(options.ratings, resources));
       });

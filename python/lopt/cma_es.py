@@ -38,7 +38,7 @@ class Generation:
     Attributes:
         number: The generation's, from 0.
         losses: Of its thetas, float64 [population].
-        std: The step size sigma of the next generation, which multiplies the search's covariance.
+        std: The step size sigma of the next generation, whose thetas have the covariance sigma^2 C.
     """
 
     number: int
@@ -63,10 +63,10 @@ def _made_by() -> dict[str, str]:
 
 def _check(config: dict[str, Any]) -> None:
     """Raises Error where the config has what a search leaves out."""
-    for key, wanted in {"workers": 1, "estimators_per_worker": 0}.items():
+    for key, wanted in {"workers": 1, "estimators_per_worker": 0, "weighting": "fixed"}.items():
         if config[key] != wanted:
             raise _core.Error(f"lopt.cma_es: {key} must be {wanted}, got {config[key]}: one process "
-                              "runs all estimators for every theta")
+                              "runs all estimators for every theta, each with its weight")
 
 
 def _start(experiment: _core.Experiment) -> Theta:
@@ -168,7 +168,7 @@ def _same(what: str, given: Any, had: Any) -> None:
 
 
 # The keys of a config that a search depends on, beside meta_steps, its length.
-_KEYS = ("learned_optimizer", "init_theta", "frozen", "estimators", "weighting", "seed", "data_dir",
+_KEYS = ("learned_optimizer", "init_theta", "frozen", "estimators", "seed", "data_dir",
          "device")
 
 
@@ -190,15 +190,15 @@ def meta_train(
     initial parameters on the same batches (meta_losses). A theta's loss is the weighted mean over
     the config's estimators, each a FullES. The search learns along which directions, and how far,
     thetas are worth comparing. It suits a few hundred weights at most and a start that is good
-    already; `frozen` of the config leaves weights out of it. Of the config count learned_optimizer,
-    init_theta, frozen, estimators but for their std and what they do to pairs, weighting, meta_steps,
-    seed, data_dir, device and isa.
+    already; `frozen` of the config leaves weights out of it. It reads these keys of the config:
+    learned_optimizer, init_theta, frozen, estimators (but for their std and other options of pairs),
+    meta_steps, seed, data_dir, device and isa. It ignores the others, such as theta_opt.
 
     The theta is a function of these, `population` and `std`, for any number of threads and across
     stop and resume, with the same data, versions of cma and NumPy, and BLAS of NumPy.
 
-    A theta with a training that diverges has the loss inf, unless its task cuts losses, and is the
-    worst of its generation.
+    A theta whose training diverges has the loss inf and is the worst of its generation, unless the
+    task cuts losses. With non_finite "abort" it is an Error.
 
     Args:
         config: A dict, the name of a preset, or the path of a JSON file, as for lopt.meta_train.

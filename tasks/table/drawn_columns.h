@@ -14,7 +14,7 @@ namespace lopt {
 // Standard normal numbers [count].
 std::vector<float> DrawNormals(Key key, int64_t count);
 
-// Values v = 0, 1, ..., values - 1, [count], in proportion to 1 / (v + 1).
+// Draws `count` numbers from 0, ..., values - 1; v has a probability in proportion to 1 / (v + 1).
 std::vector<int64_t> DrawRareValues(Key key, int64_t values, int64_t count);
 
 // Rows [first, last) of a split: `train` of train first, then `held_out` of each other in the order

@@ -33,8 +33,8 @@ struct Rating {
 // Drawn ratings. Immutable; a function of the options. Users u are uniform, and items i = 0, 1, ...
 // come in proportion to 1 / (i + 1), so most are rare. With vectors a_u and b_i of `rank` standard
 // normal numbers, a rating is a_u . b_i / sqrt(rank) + noise N(0, 1), whose mean is 0 and whose
-// variance is 1 + noise^2. Those of the split train are drawn
-// last, so that more of them leave the others as they are.
+// variance is 1 + noise^2. Those of the split train are drawn last, so that more of them leave the
+// others as they are.
 class Ratings {
  public:
   // Rows of each split but train.
@@ -65,11 +65,12 @@ struct EmbeddingProductOptions {
 // Matrix factorization, as recommender systems have it (Koren, Bell and Volinsky 2009): a user's
 // rating of an item is predicted as
 //   users_u . items_i + user_bias_u + item_bias_i,
-// params "users" [width, users], "items" [width, items], "user_bias" [1, users] and "item_bias" [1,
-// items], initially init_std N(0, 1). So are the weights of torch.nn.Embedding, [users, width], to
-// lopt's optimizers for PyTorch, which take a parameter as [out, in]. The loss is the mean of
-// (rating - prediction)^2, cut to 100 times that of the prediction 0, 1 + noise^2. A batch has
-// gradients of few rows of each, and small params have small gradients. No aux, no config.
+// params "users" [width, users], "items" [width, items], "user_bias" [1, users] and "item_bias"
+// [1, items], initially init_std N(0, 1). lopt's optimizers for PyTorch see the weights [users,
+// width] of a torch.nn.Embedding in the same shape. The loss is the mean of (rating -
+// prediction)^2. Meta-losses are cut to 100 (1 + noise^2), where 1 + noise^2 is the loss of the
+// prediction 0. Only the columns of a batch's users and items have gradients, and small embeddings
+// have small ones. No aux, no config.
 class EmbeddingProduct : public TaskFamily {
  public:
   // Throws Error as CheckOptions does, if the ratings have other options, and above 2^28 params.

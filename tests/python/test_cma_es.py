@@ -133,6 +133,7 @@ class CmaEs(unittest.TestCase):
         self.assert_error("population must be an integer of at least 4, got 3", config(), population=3)
         self.assert_error("got 16.5", config(), population=16.5)
         self.assert_error("workers must be 1, got 2", config(workers=2))
+        self.assert_error("weighting must be fixed, got equal_norm", config(weighting="equal_norm"))
         self.assert_error("wanted at least half", config(
             learned_optimizer={"type": "LearnableSGDM", "learning_rate": 1e30}))
         for std in 0, -1, float("nan"), float("inf"):
