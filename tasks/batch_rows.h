@@ -17,6 +17,14 @@ namespace lopt {
 void DrawBatch(const DataRows& data, Split split, Key key, const EpisodeStep& at,
                Workspace& scratch, std::span<int32_t> examples);
 
+// The rows of `data`, which says its range(Split), in batches of `batch_size`.
+template <class Data>
+DataRows RowsInBatches(const Data& data, int64_t batch_size, Sampling sampling) {
+  DataRows rows{.batch_size = batch_size, .sampling = sampling};
+  for (const Split split : kSplits) rows.splits[static_cast<size_t>(split)] = data.range(split);
+  return rows;
+}
+
 // The option "sampling" of families that draw batches so.
 void VisitSampling(FieldVisitor& v, Sampling* sampling);
 

@@ -211,6 +211,11 @@ TEST_CASE("MLPLOpt on a device makes the steps that it makes on the host") {
       CompareWithHost({.task = task, .optimizer = MlpLoptOf(options)}, device);
     }
   }
+  // Losses of windows are logarithms, those of fresh batches are not yet (OnScale).
+  CompareWithHost({.task = R"({"type": "NoisyQuadraticFamily", "dim": 33})",
+                   .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                   .options = {.meta_loss_log = 1e-6}},
+                  device);
 }
 
 TEST_CASE("AdafacMLPLOpt on a device makes the steps that it makes on the host") {
@@ -351,6 +356,11 @@ TEST_CASE("A task that gives its gradients is stepped on a device as on the host
       CHECK_GE(TwoWindows(of, &device).ended(), 8);
     }
   }
+  CompareWithHost({.task = R"({"type": "NoisyQuadraticFamily", "dim": 33})",
+                   .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.1, "hidden_size": 17})",
+                   .options = {.meta_loss_log = 1e-6},
+                   .given = Given::kTask},
+                  device);
 }
 
 TEST_CASE("Given gradients and those of device functions make the same steps") {

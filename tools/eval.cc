@@ -89,8 +89,7 @@ po::options_description EvalOptions() {
       "is tuned for each task in as many trials as a baseline has.");
   add("start",
       "Also judge every learned optimizer with weights before meta-training, as NAME-start and, "
-      "with "
-      "its steps times 0.3, NAME-start-0.3.");
+      "with its steps times 0.3, NAME-start-0.3.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Judge after these numbers of inner steps, on every task; training ends with the last "
       "(steps).");

@@ -72,10 +72,9 @@ def _check(config: dict[str, Any]) -> None:
 def _start(experiment: _core.Experiment) -> Theta:
     """The theta to begin with: that of init_theta, or the drawn one."""
     config = experiment.config
-    drawn = Theta.init(config["learned_optimizer"], config["seed"])
-    if not config["init_theta"]:
-        return drawn
-    return Theta.read(config["init_theta"], config["learned_optimizer"])
+    if config["init_theta"]:
+        return Theta.read(config["init_theta"], config["learned_optimizer"])
+    return Theta.init(config["learned_optimizer"], config["seed"])
 
 
 def _searched(theta: Theta, frozen: list[str]) -> numpy.ndarray:
@@ -264,20 +263,20 @@ def meta_train(
             raise _core.Error(f"lopt.cma_es: generations is {wanted}, but the search has made "
                               f"{search.generation}")
         search.config = experiment.config
-    estimators = experiment.estimators()
-    if directory:
-        _write(os.path.join(directory, _STATE), pickle.dumps(search))
-    while search.generation < wanted:
-        generation = search.step(experiment, estimators, threads)
+
+    def save() -> None:
         if directory:
             _write(os.path.join(directory, _STATE), pickle.dumps(search))
             search.theta(experiment).write(os.path.join(directory, "theta.safetensors"))
+
+    estimators = experiment.estimators()
+    save()  # after a kill theta may be older than the state
+    while search.generation < wanted:
+        generation = search.step(experiment, estimators, threads)
+        save()
         if callback is not None:
             callback(generation)
-    theta = search.theta(experiment)
-    if directory:
-        theta.write(os.path.join(directory, "theta.safetensors"))
-    return theta
+    return search.theta(experiment)
 
 
 def main(arguments: list[str] | None = None) -> int:

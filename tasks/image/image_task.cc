@@ -178,11 +178,7 @@ TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& dat
   TaskParts parts{.aux = Layout({{"accuracy", Shape{}}}),
                   .classes = data.classes(),
                   .normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()))};
-  parts.data.batch_size = options.batch_size;
-  parts.data.sampling = options.sampling;
-  for (const Split split : kSplits) {
-    parts.data.splits[static_cast<size_t>(split)] = data.range(split);
-  }
+  parts.data = RowsInBatches(data, options.batch_size, options.sampling);
   return parts;
 }
 

@@ -11,6 +11,13 @@ namespace lopt {
 
 // What drawn tables and ratings are made of.
 
+// The largest meta-loss beside that of a network that says the same for every row. A network that
+// has memorized few rows is far worse than that on others, and theta is to see how much.
+inline constexpr double kMostLossOfRows = 100;
+
+// Numbers of a table or of params at most.
+inline constexpr int64_t kMostNumbers = int64_t{1} << 28;
+
 // Standard normal numbers [count].
 std::vector<float> DrawNormals(Key key, int64_t count);
 

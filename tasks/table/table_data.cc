@@ -17,7 +17,6 @@ namespace {
 
 constexpr char kTable[] = "table";
 constexpr int64_t kWaves = 32;
-constexpr int64_t kMostNumbers = int64_t{1} << 28;
 constexpr int64_t kMostWork = int64_t{1} << 36;  // rows times features times outputs
 // Sets the keys of tables apart from those of a run with the same seed.
 constexpr uint64_t kTableDraws = 0x7ab1e;

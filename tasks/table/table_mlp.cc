@@ -11,13 +11,10 @@
 #include "lopt/tasks/image/mlp_parts.h"
 #include "lopt/tasks/image/squared_error_kernel.h"
 #include "lopt/tasks/layers/network_init.h"
+#include "lopt/tasks/table/drawn_columns.h"
 
 namespace lopt {
 namespace {
-
-// The largest meta-loss beside that of a network that says the same for every row. A network that
-// has memorized few rows is far worse than that on others, and theta is to see how much.
-constexpr double kMostLoss = 100;
 
 MlpShape TableMlpShape(const TableMlpOptions& options, const TableData& data) {
   return MakeMlpShape(data.features(), options.hidden, data.outputs(), options.norm);
@@ -33,13 +30,9 @@ TaskParts TableMlpParts(const TableMlpOptions& options, const TableData& data) {
                   .flops = MlpFlops(shape) * static_cast<double>(options.batch_size)};
   if (data.classes() > 0) parts.aux = Layout({{"accuracy", Shape{}}});
   parts.normalizer_maximum =
-      kMostLoss * (data.classes() > 0 ? std::log(static_cast<double>(data.classes()))
-                                      : 1 + options.table.noise * options.table.noise);
-  parts.data.batch_size = options.batch_size;
-  parts.data.sampling = options.sampling;
-  for (const Split split : kSplits) {
-    parts.data.splits[static_cast<size_t>(split)] = data.range(split);
-  }
+      kMostLossOfRows * (data.classes() > 0 ? std::log(static_cast<double>(data.classes()))
+                                            : 1 + options.table.noise * options.table.noise);
+  parts.data = RowsInBatches(data, options.batch_size, options.sampling);
   return parts;
 }
 
