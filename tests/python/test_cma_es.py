@@ -85,6 +85,20 @@ class CmaEs(unittest.TestCase):
         self.assertEqual({g.losses.shape for g in seen}, {(8,)})
         self.assertEqual(len({*seen[0].losses, *seen[1].losses}), 16)
 
+    def test_another_generation_has_other_draws(self):
+        # Thetas that hardly differ: their losses differ by the tasks, which a generation shares.
+        seen = []
+        self.meta_train(generations=2, std=1e-5, callback=seen.append)
+        for generation in seen:
+            self.assertLess(numpy.ptp(generation.losses), 1e-2)
+        self.assertGreater(abs(seen[0].losses.mean() - seen[1].losses.mean()), 1e-1)
+        normal, again = cma_es._Normal(lopt.Key(1)), cma_es._Normal(lopt.Key(1))
+        first, second = normal(4, 3), normal(4, 3)
+        self.assertEqual((first.shape, first.dtype), ((4, 3), numpy.float64))
+        self.assertFalse((first == second).any())
+        numpy.testing.assert_array_equal(again(4, 3), first)
+        numpy.testing.assert_array_equal(again(4, 3), second)
+
     def test_threads_and_a_stop_change_no_bit(self):
         wanted = self.meta_train(threads=1).values
         numpy.testing.assert_array_equal(self.meta_train(threads=2).values, wanted)
@@ -103,6 +117,14 @@ class CmaEs(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             self.meta_train(out=self.scratch / "interrupted", callback=stop)
         resumed = cma_es.meta_train(out=self.scratch / "interrupted", resume=True)
+        numpy.testing.assert_array_equal(resumed.values, wanted)
+
+        # A longer search that is stopped, too, has its new length.
+        longer = {"out": self.scratch / "longer", "resume": True}
+        self.meta_train(generations=2, out=longer["out"])
+        with self.assertRaises(KeyboardInterrupt):
+            cma_es.meta_train(generations=12, callback=stop, **longer)
+        resumed = cma_es.meta_train(**longer)
         numpy.testing.assert_array_equal(resumed.values, wanted)
 
     def test_another_seed_is_another_search(self):
