@@ -12,6 +12,8 @@
 #include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/image/parametric_image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/sequence/byte_transformer.h"
+#include "lopt/tasks/sequence/image_transformer.h"
 #include "lopt/tasks/table/embedding_product.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "lopt/tasks/torch/torch_module.h"
@@ -164,6 +166,16 @@ TaskTypes BuiltIn() {
       "Matrix factorization: predicts drawn ratings from embeddings of users and items.",
       [](const EmbeddingProductOptions& options, const TaskResources& resources) {
         return std::make_shared<EmbeddingProduct>(options, GetRatings(options.ratings, resources));
+      });
+  types.Add<ByteTransformerOptions>(
+      "ByteTransformer", "A causal transformer that predicts the bytes of a text, natively.",
+      [](const ByteTransformerOptions& options, const TaskResources& resources) {
+        return std::make_shared<ByteTransformer>(options, GetText(options.text, resources));
+      });
+  types.Add<ImageTransformerOptions>(
+      "ImageTransformer", "A vision transformer that classifies small images.",
+      [](const ImageTransformerOptions& options, const TaskResources& resources) {
+        return std::make_shared<ImageTransformer>(options, GetImages(options.images, resources));
       });
   AddWrappers(&types);
   torch_types::AddAll(&types);

@@ -27,6 +27,8 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tasks/sequence/byte_transformer.h"
+#include "lopt/tasks/sequence/image_transformer.h"
 #include "lopt/tasks/table/embedding_product.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
@@ -279,6 +281,13 @@ TEST_CASE("Constructors refuse every wrong value of their options") {
   const auto images = GetImages({}, TaskResources(""));
   CheckConstructor<ImageMlpOptions>(
       "ImageMLP", [&](const ImageMlpOptions& options) { ImageMlp made(options, images); });
+  CheckConstructor<ImageTransformerOptions>(
+      "ImageTransformer",
+      [&](const ImageTransformerOptions& options) { ImageTransformer made(options, images); });
+  const auto text = GetText({}, TaskResources(""));
+  CheckConstructor<ByteTransformerOptions>(
+      "ByteTransformer",
+      [&](const ByteTransformerOptions& options) { ByteTransformer made(options, text); });
   const auto table = GetTable({}, TaskResources(""));
   CheckConstructor<TableMlpOptions>(
       "TableMLP", [&](const TableMlpOptions& options) { TableMlp made(options, table); });

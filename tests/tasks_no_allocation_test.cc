@@ -34,6 +34,8 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "TableMLP", "rows": 100, "outputs": 3, "batch_size": 300})",
         R"({"type": "TableMLP", "rows": 100, "classes": 3, "norm": "batch"})",
         R"({"type": "EmbeddingProduct", "rows": 100})",
+        R"({"type": "ByteTransformer", "width": 12, "layers": 2, "heads": 3})",
+        R"({"type": "ImageTransformer", "batch_size": 40, "augment": {"type": "CTAugment"}})",
         R"({"type": "SampledFamily", "tasks": [{"type": "ReparamWeights", "task": {"type":
             "DelayedGradients", "task": {"type": "ESTask", "task": {"type": "ReducedBatchsize",
             "task": {"type": "ImageMLP"}}}}}]})",

@@ -114,6 +114,7 @@ struct PlainRows {
   const float* data;
   int64_t stride;
   const float* At(int64_t row, int64_t column) const { return data + row * stride + column; }
+  void Prefetch(int64_t, int64_t, int64_t) const {}
 };
 
 // The loops of what follows are unrolled, not calls of lambdas, in which g++ 12 leaves copies of

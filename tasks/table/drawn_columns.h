@@ -15,9 +15,6 @@ namespace lopt {
 // has memorized few rows is far worse than that on others, and theta is to see how much.
 inline constexpr double kMostLossOfRows = 100;
 
-// Numbers of a table or of params at most.
-inline constexpr int64_t kMostNumbers = int64_t{1} << 28;
-
 // Standard normal numbers [count].
 std::vector<float> DrawNormals(Key key, int64_t count);
 

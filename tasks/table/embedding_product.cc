@@ -8,6 +8,7 @@
 #include "lopt/base/layout.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/batch_rows.h"
+#include "lopt/tasks/most_numbers.h"
 #include "lopt/tasks/table/drawn_columns.h"
 
 namespace lopt {

@@ -7,6 +7,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/most_numbers.h"
 #include "lopt/tasks/table/drawn_columns.h"
 
 namespace lopt {

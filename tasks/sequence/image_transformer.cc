@@ -1,0 +1,97 @@
+#include "lopt/tasks/sequence/image_transformer.h"
+
+#include <utility>
+
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/image/image_classifier.h"
+#include "lopt/tasks/sequence/transformer_kernel.h"
+
+namespace lopt {
+namespace {
+
+constexpr char kImageTransformer[] = "ImageTransformer";
+
+TransformerShape ShapeOnPatches(const ImageTransformerOptions& options, const ImageData& data) {
+  CheckOptions(kImageTransformer, options);
+  const int64_t patch = options.patch;
+  Require(data.height() % patch == 0 && data.width() % patch == 0,
+          "{}: images of {} x {} pixels cannot be cut into patches of {} x {}", kImageTransformer,
+          data.height(), data.width(), patch, patch);
+  const auto& [width, layers, heads, embedding_std] = options.model;
+  const TransformerShape shape{.length = data.height() / patch * (data.width() / patch),
+                               .inputs = patch * patch * data.channels(),
+                               .width = width,
+                               .layers = layers,
+                               .heads = heads,
+                               .outputs = data.classes()};
+  CheckTransformer(kImageTransformer, shape);
+  return shape;
+}
+
+TaskParts ImageTransformerParts(const ImageTransformerOptions& options,
+                                const std::shared_ptr<const ImageData>& data) {
+  const TransformerShape shape = ShapeOnPatches(options, *data);
+  TaskParts parts = ImageClassifierParts(options.images, *data);
+  const ImageBatches images(options.augment, data);
+  parts.config = images.config_layout();
+  parts.records = images.records();
+  parts.model_state = images.model_state_layout();
+  parts.params = TransformerLayout(shape);
+  parts.flops = TransformerFlops(shape, options.images.batch_size);
+  return parts;
+}
+
+}  // namespace
+
+void ImageTransformerOptions::Visit(FieldVisitor& v) {
+  images.Visit(v);
+  v.Field("patch", &patch, Between(1, 256), "Height and width of a patch, in pixels.");
+  model.Visit(v);
+  VisitAugment(v, &augment);
+}
+
+ImageTransformer::ImageTransformer(const ImageTransformerOptions& options,
+                                   std::shared_ptr<const ImageData> data)
+    : TaskFamily(ImageTransformerParts(options, data)),
+      images_(options.augment, std::move(data)),
+      shape_(ShapeOnPatches(options, images_.data())),
+      patch_(options.patch),
+      embedding_std_(options.model.embedding_std) {}
+
+void ImageTransformer::DoSample(Key key, std::span<float> config) const {
+  images_.Sample(key, config);
+}
+
+void ImageTransformer::DoInit(std::span<const float>, Key key, std::span<float> params,
+                              std::span<float> model_state) const {
+  images_.Init(model_state);
+  InitTransformer(params_layout(), embedding_std_, key, params);
+}
+
+void ImageTransformer::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
+                               std::span<float> gradient, std::span<float> logits) {
+    return ImageTransformerLoss(
+        shape_,
+        {.params = e.params.subspan(row * size, size), .gradient = gradient, .logits = logits},
+        {.batch = batch,
+         .width = images_.data().width(),
+         .channels = images_.data().channels(),
+         .patch = patch_},
+        scratch);
+  };
+  EvaluateClassifiers(images_, e, loss_of_row, scratch);
+}
+
+void ImageTransformer::DoLearn(std::span<const float>, std::span<const float> records,
+                               std::span<float> model_state, Workspace&) const {
+  images_.Learn(records, model_state);
+}
+
+std::vector<Pictures> ImageTransformer::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+}
+
+}  // namespace lopt

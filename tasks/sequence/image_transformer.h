@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lopt/base/fields.h"
+#include "lopt/tasks/augment/augmentation.h"
+#include "lopt/tasks/data/image_data.h"
+#include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/image/image_task.h"
+#include "lopt/tasks/sequence/transformer.h"
+#include "lopt/tasks/task_family.h"
+
+namespace lopt {
+
+struct ImageTransformerOptions {
+  ImageOptions images = {};
+  int64_t patch = 2;
+  TransformerOptions model = {};
+  Config augment = NoAugmentation();
+  void Visit(FieldVisitor& v);
+};
+
+// A vision transformer (Dosovitskiy et al. 2021; TransformerShape) that classifies images: linear
+// maps of the patches and embeddings of their places, blocks in which each patch attends to all,
+// and the mean over patches instead of a class token. Initial params are those of InitTransformer,
+// config and model state those of the augmentation; the rest is that of every image classifier
+// (image_task.h).
+class ImageTransformer : public TaskFamily {
+ public:
+  // Throws Error as CheckOptions, CheckTransformer and ImageClassifierParts do, and if the images'
+  // height or width is no multiple of the patch.
+  ImageTransformer(const ImageTransformerOptions& options, std::shared_ptr<const ImageData> data);
+
+ private:
+  void DoSample(Key key, std::span<float> config) const override;
+  void DoInit(std::span<const float> config, Key key, std::span<float> params,
+              std::span<float> model_state) const override;
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  void DoLearn(std::span<const float> config, std::span<const float> records,
+               std::span<float> model_state, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+  ImageBatches images_;
+  TransformerShape shape_;
+  int64_t patch_;
+  double embedding_std_;
+};
+
+}  // namespace lopt

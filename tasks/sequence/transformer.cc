@@ -1,0 +1,91 @@
+#include "lopt/tasks/sequence/transformer.h"
+
+#include <fmt/core.h>
+
+#include "lopt/base/error.h"
+#include "lopt/tasks/layers/network_init.h"
+#include "lopt/tasks/most_numbers.h"
+
+namespace lopt {
+namespace {
+
+constexpr int64_t kMostPlaces = 1024;
+
+}  // namespace
+
+void TransformerOptions::Visit(FieldVisitor& v) {
+  v.Field("width", &width, Between(1, 10000), "Numbers of each place between blocks.");
+  v.Field("layers", &layers, Between(0, 1000), "Blocks of attention and MLP.");
+  v.Field("heads", &heads, Between(1, 1000), "Heads of attention, of width / heads numbers each.");
+  v.Field("embedding_std", &embedding_std, Between(1e-6, 1e6),
+          "Standard deviation of the initial embeddings: 1 is PyTorch's, GPT-2 has 0.02.");
+}
+
+void CheckTransformer(const std::string& who, const TransformerShape& shape) {
+  Require(shape.width % shape.heads == 0,
+          "{}: width must be a multiple of heads, got width {} and heads {}", who, shape.width,
+          shape.heads);
+  Require(shape.length <= kMostPlaces, "{}: {} places a sequence, wanted at most {}", who,
+          shape.length, kMostPlaces);
+  // Of these factors no product overflows: width and layers are bounded.
+  Require(shape.params() <= kMostNumbers, "{}: {} params, wanted at most {}", who, shape.params(),
+          kMostNumbers);
+}
+
+Layout TransformerLayout(const TransformerShape& shape) {
+  const int64_t width = shape.width;
+  std::vector<std::pair<std::string, Shape>> tensors;
+  const auto linear = [&](const std::string& name, int64_t in, int64_t out) {
+    tensors.push_back({name + "/w", {in, out}});
+    tensors.push_back({name + "/b", {out}});
+  };
+  const auto norm = [&](const std::string& name) {
+    tensors.push_back({name + "/scale", {width}});
+    tensors.push_back({name + "/offset", {width}});
+  };
+  if (shape.inputs == 0) {
+    tensors.push_back({"embedding", {width, TransformerShape::kBytes}});
+  } else {
+    linear("patches", shape.inputs, width);
+  }
+  tensors.push_back({"place", {width, shape.length}});
+  for (int64_t l = 0; l < shape.layers; ++l) {
+    const std::string block = fmt::format("block_{}/", l);
+    norm(block + "attention/norm");
+    linear(block + "attention/qkv", width, 3 * width);
+    linear(block + "attention/out", width, width);
+    norm(block + "mlp/norm");
+    linear(block + "mlp/linear", width, 4 * width);
+    linear(block + "mlp/linear_1", 4 * width, width);
+  }
+  norm("norm");
+  linear("logits", width, shape.outputs);
+  return Layout(std::move(tensors));
+}
+
+void InitTransformer(const Layout& layout, double embedding_std, Key key, std::span<float> params) {
+  InitNetwork(layout, FoldIn(key, 0), params);
+  uint64_t tensor = 1;
+  for (const LayoutEntry& entry : layout.entries()) {
+    if (entry.name != "embedding" && entry.name != "place") continue;
+    const auto values =
+        params.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.size));
+    Normal(FoldIn(key, tensor++), values);
+    for (float& value : values) value *= static_cast<float>(embedding_std);
+  }
+}
+
+double TransformerFlops(const TransformerShape& shape, int64_t sequences) {
+  const auto width = static_cast<double>(shape.width);
+  const auto length = static_cast<double>(shape.length);
+  const double places = static_cast<double>(sequences) * length;
+  const double weights = (3 + 1 + 4 + 4) * width * width;
+  const double attention = 2 * length * width;
+  const double classified = shape.causal ? places : static_cast<double>(sequences);
+  const double products = places * static_cast<double>(shape.layers) * (weights + attention) +
+                          classified * width * static_cast<double>(shape.outputs);
+  // Forward, of the weights and of what they are given; the inputs have no gradient.
+  return 2 * (3 * products + 2 * places * width * static_cast<double>(shape.inputs));
+}
+
+}  // namespace lopt

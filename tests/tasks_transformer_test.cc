@@ -1,0 +1,288 @@
+// The transformers, against traces of torch.nn.TransformerEncoderLayer (norm_first, gelu with
+// approximate="tanh") with embeddings, a LayerNorm and a Linear around it, in float64, whose params
+// are float32: golden/torch_transformers.safetensors.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lopt/base/arrays.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/sequence/byte_transformer.h"
+#include "lopt/tasks/sequence/image_transformer.h"
+#include "tests/error_of.h"
+#include "tests/golden_dir.h"
+#include "tests/on_every_isa.h"
+
+namespace lopt {
+namespace {
+
+const NamedArrays& Golden() {
+  static const ArrayFile file = ReadArrayFile(GoldenPath("torch_transformers.safetensors"));
+  return file.arrays;
+}
+
+std::vector<float> Floats(const std::string& name) {
+  const auto values = Golden().At(name).As<float>();
+  return {values.begin(), values.end()};
+}
+
+ByteTransformer Gpt() {
+  const auto bytes = Golden().At("gpt/text").As<uint8_t>();
+  return {{.text = {.length = 7, .batch_size = 5}, .model = {.width = 12, .layers = 2, .heads = 3}},
+          std::make_shared<TextData>(std::vector<uint8_t>(bytes.begin(), bytes.end()))};
+}
+
+ImageTransformer Vit(int64_t patch = 2) {
+  const auto pixels = Golden().At("vit/images").As<uint8_t>();
+  const auto labels = Golden().At("vit/labels").As<uint8_t>();
+  RawImages raw{.count = 20,
+                .height = 4,
+                .width = 6,
+                .channels = 3,
+                .pixels = {pixels.begin(), pixels.end()},
+                .labels = {labels.begin(), labels.end()}};
+  SplitOneSet(raw.count, raw.splits);
+  return {{.images = {.image_size = 0, .channels = 3, .batch_size = 7},
+           .patch = patch,
+           .model = {.width = 12, .layers = 2, .heads = 2}},
+          std::make_shared<ImageData>(raw, 0)};
+}
+
+struct Evaluated {
+  double loss;
+  std::vector<float> gradient;
+  std::vector<float> logits;
+};
+
+Evaluated Evaluate(const TaskFamily& task, const std::vector<float>& params,
+                   std::span<const int32_t> examples, int64_t classes = 0) {
+  Workspace scratch;
+  float loss = 0;
+  Evaluated out{.loss = 0,
+                .gradient = std::vector<float>(params.size(), 9),
+                .logits = std::vector<float>(examples.size() * static_cast<size_t>(classes))};
+  std::vector<int32_t> labels(classes == 0 ? 0 : examples.size());
+  task.Evaluate({.params = params,
+                 .examples = examples,
+                 .losses = {&loss, 1},
+                 .gradients = out.gradient,
+                 .answers = {.logits = out.logits, .labels = labels}},
+                scratch);
+  out.loss = double{loss};
+  return out;
+}
+
+// The gradients' largest distance, in units of the largest slope of their tensor.
+double WorstSlope(const Layout& layout, const std::vector<float>& gradient,
+                  std::span<const double> wanted) {
+  REQUIRE_EQ(gradient.size(), wanted.size());
+  double worst = 0;
+  for (const LayoutEntry& entry : layout.entries()) {
+    double largest = 0, distance = 0;
+    for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+      const auto at = static_cast<size_t>(i);
+      largest = std::max(largest, std::abs(wanted[at]));
+      distance = std::max(distance, std::abs(double{gradient[at]} - wanted[at]));
+    }
+    CAPTURE(entry.name);
+    CHECK(largest > 1e-4);
+    worst = std::max(worst, distance / largest);
+  }
+  return worst;
+}
+
+// Sums of some dozens of float32 numbers, in a chain of some dozens of layers.
+constexpr double kRounding = 2e-5;
+
+TEST_CASE("A transformer of bytes is PyTorch's, on every instruction set") {
+  const ByteTransformer task = Gpt();
+  OnEveryIsa([&] {
+    const Evaluated out =
+        Evaluate(task, Floats("gpt/params"), Golden().At("gpt/examples").As<int32_t>());
+    CHECK(out.loss == doctest::Approx(Golden().At("gpt/loss").As<double>()[0]).epsilon(1e-6));
+    CHECK(WorstSlope(task.params_layout(), out.gradient, Golden().At("gpt/gradient").As<double>()) <
+          kRounding);
+  });
+}
+
+TEST_CASE("A transformer of patches is PyTorch's, on every instruction set") {
+  const ImageTransformer task = Vit();
+  OnEveryIsa([&] {
+    const Evaluated out =
+        Evaluate(task, Floats("vit/params"), Golden().At("vit/examples").As<int32_t>(), 4);
+    CHECK(out.loss == doctest::Approx(Golden().At("vit/loss").As<double>()[0]).epsilon(1e-6));
+    CHECK(WorstSlope(task.params_layout(), out.gradient, Golden().At("vit/gradient").As<double>()) <
+          kRounding);
+    const auto logits = Golden().At("vit/logits").As<double>();
+    for (size_t i = 0; i < out.logits.size(); ++i) {
+      CHECK(double{out.logits[i]} == doctest::Approx(logits[i]).epsilon(1e-5));
+    }
+  });
+}
+
+// The mean over examples of their own losses and gradients.
+Evaluated OneByOne(const TaskFamily& task, const std::vector<float>& params,
+                   const std::vector<int32_t>& examples) {
+  Evaluated mean{.loss = 0, .gradient = std::vector<float>(params.size()), .logits = {}};
+  const auto share = 1 / static_cast<double>(examples.size());
+  std::vector<double> sum(params.size());
+  for (const int32_t example : examples) {
+    const Evaluated one = Evaluate(task, params, std::vector{example});
+    mean.loss += share * one.loss;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * double{one.gradient[i]};
+  }
+  std::ranges::transform(sum, mean.gradient.begin(),
+                         [](double x) { return static_cast<float>(x); });
+  return mean;
+}
+
+void CheckLikeOneByOne(const TaskFamily& task, const std::vector<int32_t>& examples) {
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  task.Init({}, KeyFromSeed(2), params, {});
+  const Evaluated out = Evaluate(task, params, examples);
+  const Evaluated wanted = OneByOne(task, params, examples);
+  CHECK(out.loss == doctest::Approx(wanted.loss).epsilon(1e-5));
+  const std::vector<double> slopes(wanted.gradient.begin(), wanted.gradient.end());
+  CHECK(WorstSlope(task.params_layout(), out.gradient, slopes) < kRounding);
+}
+
+std::vector<uint8_t> DrawnBytes(int64_t count) {
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    bytes.push_back(static_cast<uint8_t>(Randint(FoldIn(KeyFromSeed(5), i), 0, 256)));
+  }
+  return bytes;
+}
+
+TEST_CASE("A batch of several parts has the mean of its sequences' gradients") {
+  // 40 windows of 19 bytes are four parts, of which the last has one window.
+  const ByteTransformer bytes(
+      {.text = {.length = 19}, .model = {.width = 36, .layers = 1, .heads = 3}},
+      std::make_shared<TextData>(DrawnBytes(2000)));
+  std::vector<int32_t> examples;
+  for (int32_t i = 0; i < 40; ++i) examples.push_back(i);
+  CheckLikeOneByOne(bytes, examples);
+  // 90 images of 6 patches are three parts.
+  const ImageTransformer images = Vit();
+  for (int32_t i = 0; i < 90; ++i) examples.push_back(i % 20);
+  CheckLikeOneByOne(images, {examples.begin() + 40, examples.end()});
+}
+
+TEST_CASE("Heads that lie across vectors have the same gradients on every instruction set") {
+  // 4 heads of 11 numbers; 33 places are more than two vectors of AVX-512.
+  const ByteTransformer task(
+      {.text = {.length = 33}, .model = {.width = 44, .layers = 1, .heads = 4}},
+      std::make_shared<TextData>(DrawnBytes(2000)));
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  task.Init({}, KeyFromSeed(2), params, {});
+  const std::vector<int32_t> examples = {3, 0, 8};
+  PinIsa(SupportedIsas().back());
+  const Evaluated wanted = Evaluate(task, params, examples);
+  const std::vector<double> slopes(wanted.gradient.begin(), wanted.gradient.end());
+  OnEveryIsa([&] {
+    const Evaluated out = Evaluate(task, params, examples);
+    CHECK(out.loss == doctest::Approx(wanted.loss).epsilon(1e-6));
+    CHECK(WorstSlope(task.params_layout(), out.gradient, slopes) < kRounding);
+  });
+  PinIsa(SupportedIsas().front());
+}
+
+TEST_CASE("A transformer whose last layer is 0 knows nothing, and its accuracy counts bytes") {
+  const std::vector<uint8_t> text(200, 0);
+  const ByteTransformer task({.text = {.length = 4, .batch_size = 2}, .model = {.width = 8}},
+                             std::make_shared<TextData>(text));
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  task.Init({}, KeyFromSeed(1), params, {});
+  const LayoutEntry& last = task.params_layout().entries().end()[-2];
+  REQUIRE_EQ(last.name, "logits/w");
+  std::fill(params.begin() + last.offset, params.end(), 0.0F);
+  Workspace scratch;
+  float loss = 0, accuracy = 0;
+  const std::vector<int32_t> examples = {0, 1};
+  const TaskEvaluation evaluation{
+      .params = params, .examples = examples, .losses = {&loss, 1}, .aux = {&accuracy, 1}};
+  task.Evaluate(evaluation, scratch);
+  CHECK(loss == doctest::Approx(std::log(256.0)));
+  CHECK(accuracy == 1.0F);  // of equal logits the first counts, that of the byte 0
+  params.back() = 1;
+  task.Evaluate(evaluation, scratch);
+  CHECK(accuracy == 0.0F);
+  CHECK(loss == doctest::Approx(std::log(255 + std::exp(1.0))));
+}
+
+TEST_CASE("Initial params are drawn as documented") {
+  const ByteTransformer task(
+      {.text = {.length = 50}, .model = {.width = 64, .layers = 2, .embedding_std = .02}},
+      std::make_shared<TextData>(DrawnBytes(2000)));
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  task.Init({}, KeyFromSeed(1), params, {});
+  for (const LayoutEntry& entry : task.params_layout().entries()) {
+    CAPTURE(entry.name);
+    double mean = 0, square = 0;
+    for (int64_t i = 0; i < entry.size; ++i) {
+      const double value = double{params[static_cast<size_t>(entry.offset + i)]};
+      mean += value / static_cast<double>(entry.size);
+      square += value * value / static_cast<double>(entry.size);
+    }
+    if (entry.shape.size() == 1) {
+      CHECK(square == (entry.name.ends_with("/scale") ? 1.0 : 0.0));
+      continue;
+    }
+    // A normal distribution that is cut off at two deviations has .880 of its deviation.
+    const bool embeds = entry.name == "embedding" || entry.name == "place";
+    const double wanted = embeds ? .02 : .8796 / std::sqrt(static_cast<double>(entry.shape[0]));
+    // Within five standard deviations.
+    const double few = 5 / std::sqrt(static_cast<double>(entry.size));
+    CHECK(std::sqrt(square) == doctest::Approx(wanted).epsilon(few));
+    CHECK(std::abs(mean) < few * wanted);
+  }
+}
+
+TEST_CASE("Gradient descent learns a text that repeats itself, by looking two bytes back") {
+  // After an a comes b or c, by what was before the a.
+  std::vector<uint8_t> text;
+  for (int64_t i = 0; i < 400; ++i) text.push_back(static_cast<uint8_t>("bacabaca"[i % 4]));
+  const ByteTransformer task(
+      {.text = {.length = 8, .batch_size = 8}, .model = {.width = 16, .layers = 1}},
+      std::make_shared<TextData>(text));
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  task.Init({}, KeyFromSeed(1), params, {});
+  const std::vector<int32_t> examples = {0, 1, 2, 3, 4, 5, 6, 7};
+  double loss = 0;
+  for (int64_t step = 0; step < 200; ++step) {
+    const Evaluated out = Evaluate(task, params, examples);
+    for (size_t i = 0; i < params.size(); ++i) params[i] -= .1F * out.gradient[i];
+    loss = out.loss;
+  }
+  // The first byte after an a, of which nothing is known, is one in eight or none.
+  CHECK(loss < std::log(2.0) / 8 + .02);
+}
+
+TEST_CASE("Wrong sizes of transformers are errors") {
+  const auto text = std::make_shared<TextData>(DrawnBytes(20000));
+  const auto error = [&](const ByteTransformerOptions& options) {
+    return ErrorOf([&] { ByteTransformer(options, text); });
+  };
+  CHECK(error({.model = {.width = 10, .heads = 3}}) ==
+        "ByteTransformer: width must be a multiple of heads, got width 10 and heads 3");
+  CHECK(error({.text = {.length = 1025}}) ==
+        "ByteTransformer: 1025 places a sequence, wanted at most 1024");
+  CHECK(error({.model = {.width = 10000, .layers = 1, .heads = 1}})
+            .find("wanted at most 268435456") != std::string::npos);
+  CHECK(error({.model = {.layers = -1}}).find("layers") != std::string::npos);
+  CHECK(error({.text = {.length = 1000}, .model = {.width = 0}}).find("width") !=
+        std::string::npos);
+  CHECK(ErrorOf([] { Vit(3); }) ==
+        "ImageTransformer: images of 4 x 6 pixels cannot be cut into patches of 3 x 3");
+}
+
+}  // namespace
+}  // namespace lopt
