@@ -99,11 +99,18 @@ void RequireMoves(std::span<const float> theta, double std) {
       std, still, theta.size(), greatest, static_cast<double>(greatest) * 0x1p-20);
 }
 
+void RequireDirections(const char* type, Directions directions, const InnerProblem& problem) {
+  Require(directions == Directions::kIndependent || problem.device() == nullptr,
+          "{}: directions '{}' cannot be made on a device; wanted '{}', or no device", type,
+          NameOf("directions", directions, kDirections),
+          NameOf("directions", Directions::kIndependent, kDirections));
+}
+
 AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
-                                 int64_t pairs, double std)
+                                 int64_t pairs, double std, Directions directions)
     : AntitheticPairs(problem, weights, key,
                       Perturbations(SplitKey(FoldIn(key, kPerturbationDraw), pairs), std,
-                                    problem.theta_layout().size())) {}
+                                    problem.theta_layout().size(), directions)) {}
 
 AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                                  Perturbations perturbations)

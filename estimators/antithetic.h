@@ -58,6 +58,9 @@ double SumOfSquaredGradients(std::span<const double> weights, std::span<const fl
 // half of theta's numbers as they are: losses would not differ, and theta would not train.
 void RequireMoves(std::span<const float> theta, double std);
 
+// Throws Error if `problem` runs on a device, which cannot make such perturbations.
+void RequireDirections(const char* type, Directions directions, const InnerProblem& problem);
+
 // One estimate of N pairs, which the key of its window decides: their perturbations, what what
 // both replicas of a pair draw from, their runs, and what every estimate tells of them.
 class AntitheticPairs {
@@ -65,7 +68,7 @@ class AntitheticPairs {
   // Perturbations of their own in this window: those of FoldIn(key, kPerturbationDraw). Throws
   // Error as RequireMoves does.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key, int64_t pairs,
-                  double std);
+                  double std, Directions directions = Directions::kIndependent);
   // Perturbations that the estimator names. Throws Error as RequireMoves does.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                   Perturbations perturbations);

@@ -80,6 +80,7 @@ void FullES::Options::Visit(FieldVisitor& v) {
           "Bound on the absolute loss difference of a pair.");
   v.Field("sign_delta_loss_scalar", &sign_delta_loss_scalar, Above(0),
           "Replaces the loss difference of a pair by its sign times this.");
+  VisitDirections(v, &directions);
 }
 
 FullES::FullES(std::shared_ptr<const InnerProblem> problem,
@@ -89,6 +90,7 @@ FullES::FullES(std::shared_ptr<const InnerProblem> problem,
       schedule_(std::move(schedule)),
       options_(options) {
   CheckOptions("FullES", options_);
+  RequireDirections("FullES", options_.directions, *problem_);
   Require(!problem_->EpisodesEnd(),
           "FullES: it draws the episodes' length itself, so the inner problem's schedule must be "
           "NeverEndingTruncationSchedule");
@@ -104,7 +106,8 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
           "FullES: the state is not one of this estimator: it has {} arrays, wanted none",
           state->size());
   const int64_t length = Length(weights.outer, key);
-  AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
+  AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std,
+                        options_.directions);
   UnrollState unroll = pairs.Start(length);
   const int64_t tasks = options_.num_tasks;
   // The least losses of a pair may be of different steps.

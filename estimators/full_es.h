@@ -10,6 +10,7 @@
 
 #include "lopt/base/fields.h"
 #include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/theta_rows.h"
 #include "lopt/estimators/truncation_schedule.h"
 
 namespace lopt {
@@ -36,6 +37,7 @@ class FullES : public GradientEstimator {
     std::optional<double> clip_loss_diff = {};  // bound on a pair's |loss difference|
     std::optional<double> sign_delta_loss_scalar =
         {};  // replaces a pair's difference by its sign times this
+    Directions directions = Directions::kIndependent;
     void Visit(FieldVisitor& v);
   };
 

@@ -22,7 +22,12 @@ constexpr const char* kAccumulator = "felt";
 
 PersistentES::PersistentES(const char* type, std::shared_ptr<const InnerProblem> problem,
                            const TruncatedOptions& options, PerturbationClock clock)
-    : TruncatedEstimator(type, std::move(problem), options), clock_(clock) {}
+    : TruncatedEstimator(type, std::move(problem), options), clock_(clock) {
+  Require(!OutliveWindows() || options.directions == Directions::kIndependent,
+          "{}: its perturbations outlive windows and begin when episodes do, so they cannot be "
+          "orthogonal; wanted directions 'independent'",
+          type);
+}
 
 EstimatorState PersistentES::Begin(const WorkerWeights& weights, Key key, Key lasting) const {
   const int64_t num_tasks = options().num_tasks;
@@ -44,7 +49,8 @@ Perturbations PersistentES::NamePerturbations(Key key, const EstimatorState& sta
   const int64_t num_tasks = options().num_tasks;
   const int64_t dimension = theta_layout().size();
   if (!OutliveWindows()) {
-    return {SplitKey(FoldIn(key, kPerturbationDraw), num_tasks), options().std, dimension};
+    return {SplitKey(FoldIn(key, kPerturbationDraw), num_tasks), options().std, dimension,
+            options().directions};
   }
   const auto words = state.At("key", DType::kUint32, {2}).As<uint32_t>();
   const auto episodes = state.At("episode", DType::kInt64, {num_tasks}).As<int64_t>();

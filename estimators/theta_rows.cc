@@ -1,5 +1,6 @@
 #include "lopt/estimators/theta_rows.h"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <utility>
 
@@ -8,10 +9,19 @@
 
 namespace lopt {
 
-Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimension)
+void VisitDirections(FieldVisitor& v, Directions* directions) {
+  v.Choice("directions", directions, kDirections,
+           "Whether the perturbations of the pairs are drawn each by itself or orthogonal to each "
+           "other, which takes variance from the gradient where the pairs are not far fewer than "
+           "theta's weights.");
+}
+
+Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimension,
+                             Directions directions)
     : keys_(std::move(keys)),
       std_(std),
       dimension_(dimension),
+      directions_(directions),
       rows_(std::make_unique_for_overwrite<float[]>(keys_.size() * static_cast<size_t>(dimension))),
       made_(new std::once_flag[keys_.size()]) {
   Require(!keys_.empty(), "perturbations: no keys, wanted one for each pair");
@@ -49,12 +59,38 @@ void Perturbations::Make(Key key, std::span<float> out) const {
   }
 }
 
+void Perturbations::MakeOrthogonal() const {
+  const size_t dimension = static_cast<size_t>(dimension_);
+  Eigen::MatrixXd basis(dimension_, std::min(pairs(), dimension_));
+  for (int64_t pair = 0; pair < pairs(); ++pair) {
+    const std::span row(rows_.get() + pair * dimension_, dimension);
+    Normal(keys_[static_cast<size_t>(pair)], row);
+    const Eigen::Map<const Eigen::VectorXf> drawn(row.data(), dimension_);
+    Eigen::VectorXd direction = drawn.cast<double>();
+    const double norm = direction.norm();
+    const int64_t before = pair % dimension_;
+    // Twice, since what rounding leaves of the others weighs more in a small rest.
+    for (int round = 0; round < 2; ++round) {
+      direction -= basis.leftCols(before) * (basis.leftCols(before).transpose() * direction);
+    }
+    direction.normalize();
+    basis.col(before) = direction;
+    for (int64_t i = 0; i < dimension_; ++i) {
+      row[static_cast<size_t>(i)] = static_cast<float>(std_ * norm * direction[i]);
+    }
+  }
+}
+
 std::span<const float> Perturbations::Row(int64_t pair) const {
   Require(clock_.block == PerturbationClock::kWindow,
           "perturbations: they last for blocks of episodes, not for the window");
   const std::span row(rows_.get() + pair * dimension_, static_cast<size_t>(dimension_));
-  std::call_once(made_[static_cast<size_t>(pair)],
-                 [&] { Make(keys_[static_cast<size_t>(pair)], row); });
+  if (directions_ == Directions::kOrthogonal) {
+    std::call_once(made_[0], [&] { MakeOrthogonal(); });
+  } else {
+    std::call_once(made_[static_cast<size_t>(pair)],
+                   [&] { Make(keys_[static_cast<size_t>(pair)], row); });
+  }
   return row;
 }
 

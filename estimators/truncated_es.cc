@@ -32,7 +32,8 @@ EstimatorState TruncatedES::Begin(const WorkerWeights& weights, Key key, Key) co
 GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
                                          EstimatorState* state) const {
   const int64_t steps = options().trunc_length;
-  AntitheticPairs pairs(problem(), weights, key, options().num_tasks, options().std);
+  AntitheticPairs pairs(problem(), weights, key, options().num_tasks, options().std,
+                        options().directions);
   UnrollState carried = TakeUnroll(state, 0);
   UnrollState replicas = Twice(carried);
   const UnrollTrace trace = pairs.Run(steps, &replicas);

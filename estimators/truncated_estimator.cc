@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/estimators/antithetic.h"
 
 namespace lopt {
 namespace {
@@ -23,6 +24,7 @@ void TruncatedOptions::Visit(FieldVisitor& v) {
   v.Field("burn_in", &burn_in, Between(0, 10000000),
           "Inner steps that the tasks make before the first update, rounded up to whole windows; "
           "they are in no account of steps.");
+  VisitDirections(v, &directions);
 }
 
 TruncatedEstimator::TruncatedEstimator(const char* type,
@@ -31,7 +33,9 @@ TruncatedEstimator::TruncatedEstimator(const char* type,
     : GradientEstimator(problem->theta_layout()),
       type_(type),
       problem_(std::move(problem)),
-      options_(options) {}
+      options_(options) {
+  RequireDirections(type_, options_.directions, *problem_);
+}
 
 UnrollState TruncatedEstimator::TakeUnroll(EstimatorState* state, size_t others) const {
   UnrollState unroll = state->Take("unroll/");

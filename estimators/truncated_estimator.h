@@ -7,6 +7,7 @@
 
 #include "lopt/base/fields.h"
 #include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/theta_rows.h"
 
 namespace lopt {
 
@@ -20,6 +21,7 @@ struct TruncatedOptions {
   // Inner steps, rounded up to whole windows, that InitWorkerState runs as any others, without
   // handing out their estimates.
   int64_t burn_in = 0;
+  Directions directions = Directions::kIndependent;
   void Visit(FieldVisitor& v);
 };
 

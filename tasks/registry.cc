@@ -12,6 +12,7 @@
 #include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/image/parametric_image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/sequence/byte_lstm.h"
 #include "lopt/tasks/sequence/byte_transformer.h"
 #include "lopt/tasks/sequence/image_transformer.h"
 #include "lopt/tasks/table/embedding_product.h"
@@ -172,6 +173,11 @@ TaskTypes BuiltIn() {
       [](const ByteTransformerOptions& options, const TaskResources& resources) {
         return std::make_shared<ByteTransformer>(options, GetText(options.text, resources));
       });
+  types.Add<ByteLstmOptions>("ByteLSTM", "An LSTM that predicts the bytes of a text, natively.",
+                             [](const ByteLstmOptions& options, const TaskResources& resources) {
+                               return std::make_shared<ByteLstm>(options,
+                                                                 GetText(options.text, resources));
+                             });
   types.Add<ImageTransformerOptions>(
       "ImageTransformer", "A vision transformer that classifies small images.",
       [](const ImageTransformerOptions& options, const TaskResources& resources) {

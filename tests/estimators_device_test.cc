@@ -11,8 +11,11 @@
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/error.h"
 #include "lopt/estimators/device_program.h"
+#include "lopt/estimators/full_es.h"
 #include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/registry.h"
+#include "lopt/estimators/truncated_es.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
@@ -427,6 +430,24 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
   CHECK(error(noting, device) ==
         "device: with_metrics is true, and kernels note nothing; choose the device 'cpu', a torch "
         "task, or with_metrics false");
+  const std::shared_ptr<const InnerProblem> problem =
+      MakeProblem({quadratic, MlpLoptOf(R"("hidden_size": 4)")}, &device);
+  const TruncatedOptions orthogonal = {.directions = Directions::kOrthogonal};
+  const std::string refused =
+      ": directions 'orthogonal' cannot be made on a device; wanted 'independent', or no device";
+  CHECK(ErrorOf([&] { TruncatedPES(problem, orthogonal); }) == "TruncatedPES" + refused);
+  CHECK(ErrorOf([&] { TruncatedES(problem, {orthogonal}); }) == "TruncatedES" + refused);
+  const std::shared_ptr<const InnerProblem> endless =
+      MakeProblem({.task = quadratic,
+                   .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                   .schedule = R"({"type": "NeverEndingTruncationSchedule"})"},
+                  &device);
+  CHECK(ErrorOf([&] {
+          FullES(
+              endless,
+              std::make_shared<ConstantTruncationSchedule>(ConstantTruncationSchedule::Options{}),
+              {.directions = Directions::kOrthogonal});
+        }) == "FullES" + refused);
 }
 
 TEST_CASE("A state of other replicas or of another problem is an Error that names its array") {

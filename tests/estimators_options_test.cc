@@ -68,6 +68,14 @@ TEST_CASE("Options of estimators that cannot be are refused in C++ as in a confi
   CHECK(PesError({.burn_in = -1}) == "TruncatedPES: burn_in must be in [0, 10000000], got -1");
   CHECK(ErrorOf([] { TruncatedNRES(Toy(), {.num_tasks = 0}); }) ==
         "TruncatedNRES: num_tasks must be in [1, 100000], got 0");
+  CHECK(PesError({.directions = static_cast<Directions>(2)}) ==
+        "TruncatedPES: directions must be one of independent, orthogonal, got number 2");
+  CHECK(ErrorOf([] { TruncatedNRES(Toy(), {.directions = Directions::kOrthogonal}); }) ==
+        "TruncatedNRES: its perturbations outlive windows and begin when episodes do, so they "
+        "cannot be orthogonal; wanted directions 'independent'");
+  CHECK(ErrorOf([] {
+          GPESK(Toy(), {{.directions = Directions::kOrthogonal}, 3});
+        }).starts_with("GPESK: its perturbations outlive windows"));
   CHECK(ErrorOf([] { GPESK(Toy(), {}); }) == "GPESK: K must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] {
           TruncatedES(Toy(), {{}, static_cast<TruncatedES::Carried>(2)});

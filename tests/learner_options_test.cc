@@ -27,6 +27,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tasks/sequence/byte_lstm.h"
 #include "lopt/tasks/sequence/byte_transformer.h"
 #include "lopt/tasks/sequence/image_transformer.h"
 #include "lopt/tasks/table/embedding_product.h"
@@ -288,6 +289,8 @@ TEST_CASE("Constructors refuse every wrong value of their options") {
   CheckConstructor<ByteTransformerOptions>(
       "ByteTransformer",
       [&](const ByteTransformerOptions& options) { ByteTransformer made(options, text); });
+  CheckConstructor<ByteLstmOptions>(
+      "ByteLSTM", [&](const ByteLstmOptions& options) { ByteLstm made(options, text); });
   const auto table = GetTable({}, TaskResources(""));
   CheckConstructor<TableMlpOptions>(
       "TableMLP", [&](const TableMlpOptions& options) { TableMlp made(options, table); });

@@ -35,6 +35,7 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "TableMLP", "rows": 100, "classes": 3, "norm": "batch"})",
         R"({"type": "EmbeddingProduct", "rows": 100})",
         R"({"type": "ByteTransformer", "width": 12, "layers": 2, "heads": 3})",
+        R"({"type": "ByteLSTM", "width": 12, "layers": 2, "batch_size": 70})",
         R"({"type": "ImageTransformer", "batch_size": 40, "augment": {"type": "CTAugment"}})",
         R"({"type": "SampledFamily", "tasks": [{"type": "ReparamWeights", "task": {"type":
             "DelayedGradients", "task": {"type": "ESTask", "task": {"type": "ReducedBatchsize",

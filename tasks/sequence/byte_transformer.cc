@@ -1,8 +1,7 @@
 #include "lopt/tasks/sequence/byte_transformer.h"
 
-#include <utility>
-
 #include "lopt/base/options.h"
+#include "lopt/tasks/sequence/embeddings.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
 
 namespace lopt {
@@ -17,7 +16,7 @@ TransformerShape ShapeOnBytes(const ByteTransformerOptions& options) {
                                .width = width,
                                .layers = layers,
                                .heads = heads,
-                               .outputs = TransformerShape::kBytes,
+                               .outputs = kByteValues,
                                .causal = true};
   CheckTransformer(kByteTransformer, shape);
   return shape;
@@ -40,42 +39,19 @@ void ByteTransformerOptions::Visit(FieldVisitor& v) {
 
 ByteTransformer::ByteTransformer(const ByteTransformerOptions& options,
                                  std::shared_ptr<const TextData> text)
-    : TaskFamily(ByteTransformerParts(options, *text)),
-      text_(std::move(text)),
-      starts_(TextWindows(options.text, *text_).starts),
+    : BytePredictor(ByteTransformerParts(options, *text), options.text, text),
       shape_(ShapeOnBytes(options)),
       embedding_std_(options.model.embedding_std) {}
 
 void ByteTransformer::DoInit(std::span<const float>, Key key, std::span<float> params,
                              std::span<float>) const {
-  InitTransformer(params_layout(), embedding_std_, key, params);
+  InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
 }
 
-void ByteTransformer::DoEvaluate(const TaskEvaluation& all, Workspace& scratch) const {
-  for (int64_t row = 0; row < all.rows; ++row) {
-    const TaskEvaluation e = RowOf(all, row);
-    const ClassifierResult result = ByteTransformerLoss(
-        shape_, {.params = e.params, .gradient = e.gradients},
-        {.text = text_->bytes().data(), .starts = starts_.data(), .examples = e.examples}, scratch);
-    e.losses[0] = result.loss;
-    if (e.aux.empty()) continue;
-    const auto bytes = static_cast<float>(std::ssize(e.examples) * shape_.length);
-    e.aux[0] = static_cast<float>(result.correct) / bytes;
-  }
-}
-
-std::vector<Pictures> ByteTransformer::DoShow(const TaskEvaluation& e, Workspace&) const {
-  // A window is a line, a byte a pixel of its grey; ASCII ends in white.
-  constexpr float kWhite = 127;
-  Pictures picture{
-      .name = "batch", .count = 1, .height = std::ssize(e.examples), .width = shape_.length + 1};
-  for (const int32_t example : e.examples) {
-    const int64_t start = starts_[static_cast<size_t>(example)];
-    for (int64_t i = 0; i <= shape_.length; ++i) {
-      picture.pixels.push_back(static_cast<float>(text_->bytes()[start + i]) / kWhite);
-    }
-  }
-  return {picture};
+ClassifierResult ByteTransformer::LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
+                                            Workspace& scratch) const {
+  return ByteTransformerLoss(shape_, {.params = e.params, .gradient = e.gradients}, sequences,
+                             scratch);
 }
 
 }  // namespace lopt

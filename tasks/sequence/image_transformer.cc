@@ -5,6 +5,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/image/image_classifier.h"
+#include "lopt/tasks/sequence/embeddings.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
 
 namespace lopt {
@@ -66,7 +67,7 @@ void ImageTransformer::DoSample(Key key, std::span<float> config) const {
 void ImageTransformer::DoInit(std::span<const float>, Key key, std::span<float> params,
                               std::span<float> model_state) const {
   images_.Init(model_state);
-  InitTransformer(params_layout(), embedding_std_, key, params);
+  InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
 }
 
 void ImageTransformer::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {

@@ -25,9 +25,9 @@ struct ImageTransformerOptions {
 
 // A vision transformer (Dosovitskiy et al. 2021; TransformerShape) that classifies images: linear
 // maps of the patches and embeddings of their places, blocks in which each patch attends to all,
-// and the mean over patches instead of a class token. Initial params are those of InitTransformer,
-// config and model state those of the augmentation; the rest is that of every image classifier
-// (image_task.h).
+// and the mean over patches instead of a class token. Initial params are those of
+// InitNetworkOnEmbeddings, config and model state those of the augmentation; the rest is that of
+// every image classifier (image_task.h).
 class ImageTransformer : public TaskFamily {
  public:
   // Throws Error as CheckOptions, CheckTransformer and ImageClassifierParts do, and if the images'

@@ -21,6 +21,7 @@
 #include "lopt/tasks/layers/dense_layer-inl.h"
 #include "lopt/tasks/layers/norm-inl.h"
 #include "lopt/tasks/layers/products-inl.h"
+#include "lopt/tasks/sequence/column_range-inl.h"
 #include "lopt/tasks/sequence/transformer.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,26 +46,6 @@ struct AttentionSizes {
   int64_t FirstThatSees(int64_t place) const { return causal ? place : 0; }
 };
 
-// One of the matrices of a head, of all places of a sequence: numbers [first, first + size) of
-// rows [row, row + length).
-struct HeadColumns {
-  PanelMatrix matrix;
-  int64_t row;
-  int64_t first;
-};
-
-// Calls body(k, count, from) for the runs of numbers [k, k + count) of a head that lie side by
-// side: those of place i are at from + i kWidth.
-template <class Body>
-HWY_INLINE void ForRuns(const AttentionSizes& sizes, const HeadColumns& head, const Body& body) {
-  for (int64_t k = 0; k < sizes.size;) {
-    const int64_t column = head.first + k;
-    const int64_t count = std::min(sizes.size - k, kWidth - column % kWidth);
-    body(k, count, head.matrix.Panel(column / kWidth) + head.row * kWidth + column % kWidth);
-    k += count;
-  }
-}
-
 HWY_MAYBE_UNUSED static float* TakeHeadRows(const AttentionSizes& sizes, Workspace& scratch) {
   return scratch.Take<float>(sizes.places() * sizes.size_columns()).data();
 }
@@ -72,16 +53,11 @@ HWY_MAYBE_UNUSED static float* TakeHeadColumns(const AttentionSizes& sizes, Work
   return scratch.Take<float>(sizes.size * sizes.place_columns()).data();
 }
 
-// to [places, size] = from.
-HWY_MAYBE_UNUSED static HWY_NOINLINE void CopyHead(const AttentionSizes& sizes,
-                                                   const HeadColumns& head, float* to) {
-  const int64_t stride = sizes.size_columns();
-  std::fill_n(to, sizes.places() * stride, 0.0f);
-  ForRuns(sizes, head, [&](int64_t k, int64_t count, const float* from) {
-    for (int64_t place = 0; place < sizes.length; ++place) {
-      std::copy_n(from + place * kWidth, count, to + place * stride + k);
-    }
-  });
+// to [places, size] = a head's numbers.
+HWY_MAYBE_UNUSED static void CopyHead(const AttentionSizes& sizes, const ColumnRange& head,
+                                      float* to) {
+  std::fill_n(to, sizes.places() * sizes.size_columns(), 0.0f);
+  CopyColumns(head, to, sizes.size_columns());
 }
 
 // to [size, places] = rows [places, size] transposed.
@@ -94,17 +70,6 @@ HWY_MAYBE_UNUSED static void TransposeHead(const AttentionSizes& sizes, const fl
       to[k * stride + place] = rows[place * sizes.size_columns() + k];
     }
   }
-}
-
-// head = rows [places, size].
-HWY_MAYBE_UNUSED static HWY_NOINLINE void WriteHead(const AttentionSizes& sizes, const float* rows,
-                                                    const HeadColumns& head) {
-  const int64_t stride = sizes.size_columns();
-  ForRuns(sizes, head, [&](int64_t k, int64_t count, float* to) {
-    for (int64_t place = 0; place < sizes.length; ++place) {
-      std::copy_n(rows + place * stride + k, count, to + place * kWidth);
-    }
-  });
 }
 
 HWY_INLINE void StoreRows(const Tile<kPlaces, 1>& tile, float* to, int64_t stride) {
@@ -218,15 +183,16 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void ScoreGradient(int64_t columns, const f
   }
 }
 
-// The queries, keys and values of a head of a sequence.
-struct Head {
-  HeadColumns of[3];
-  static Head In(const TransformerShape& shape, PanelMatrix qkv, int64_t row, int64_t head) {
-    const int64_t first = head * shape.head_size();
-    return {
-        {{qkv, row, first}, {qkv, row, shape.width + first}, {qkv, row, 2 * shape.width + first}}};
-  }
-};
+// The numbers of head h of a sequence's places from `row` on, in the part [0, 3) of a matrix whose
+// parts are [places, width].
+HWY_MAYBE_UNUSED static ColumnRange HeadOf(const TransformerShape& shape, PanelMatrix matrix,
+                                           int64_t row, int64_t part, int64_t h) {
+  return {.matrix = matrix,
+          .row = row,
+          .rows = shape.length,
+          .first = part * shape.width + h * shape.head_size(),
+          .size = shape.head_size()};
+}
 
 // Of all sequences of a part. `shares` [sequences, heads, AttentionSizes::weights()] is kept for
 // the way back. mixed [places, width].
@@ -245,11 +211,10 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void Attention(const TransformerShape& shap
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     const int64_t row = sequence * sizes.length;
     for (int64_t h = 0; h < shape.heads; ++h, shares += sizes.weights()) {
-      const Head head = Head::In(shape, qkv, row, h);
-      CopyHead(sizes, head.of[0], queries);
-      CopyHead(sizes, head.of[1], keys);
+      CopyHead(sizes, HeadOf(shape, qkv, row, 0, h), queries);
+      CopyHead(sizes, HeadOf(shape, qkv, row, 1, h), keys);
       TransposeHead(sizes, keys, key_columns);
-      CopyHead(sizes, head.of[2], values);
+      CopyHead(sizes, HeadOf(shape, qkv, row, 2, h), values);
       for (int64_t place = 0; place < sizes.places(); place += kPlaces) {
         PlaceProducts(sizes, place, queries, key_columns, scale, shares);
         for (int64_t r = place; r < place + kPlaces; ++r) {
@@ -258,7 +223,7 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void Attention(const TransformerShape& shap
         }
       }
       MixPlaces(sizes, shares, values, out);
-      WriteHead(sizes, out, HeadColumns{mixed, row, h * sizes.size});
+      WriteColumns(out, sizes.size_columns(), HeadOf(shape, mixed, row, 0, h));
     }
   }
 }
@@ -280,12 +245,10 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void AttentionBackward(const TransformerSha
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     const int64_t row = sequence * sizes.length;
     for (int64_t h = 0; h < shape.heads; ++h, shares += sizes.weights()) {
-      const Head head = Head::In(shape, qkv, row, h);
-      const Head to = Head::In(shape, gradient, row, h);
-      CopyHead(sizes, HeadColumns{mixed, row, h * sizes.size}, of_mixed);
+      CopyHead(sizes, HeadOf(shape, mixed, row, 0, h), of_mixed);
       MixPlacesBack(sizes, shares, of_mixed, out);
-      WriteHead(sizes, out, to.of[2]);
-      CopyHead(sizes, head.of[2], rows);
+      WriteColumns(out, sizes.size_columns(), HeadOf(shape, gradient, row, 2, h));
+      CopyHead(sizes, HeadOf(shape, qkv, row, 2, h), rows);
       TransposeHead(sizes, rows, value_columns);
       for (int64_t place = 0; place < sizes.places(); place += kPlaces) {
         PlaceProducts(sizes, place, of_mixed, value_columns, 1, slopes);
@@ -294,12 +257,12 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void AttentionBackward(const TransformerSha
           ScoreGradient(sizes.place_columns(), shares + at, scale, slopes + at);
         }
       }
-      CopyHead(sizes, head.of[1], rows);
+      CopyHead(sizes, HeadOf(shape, qkv, row, 1, h), rows);
       MixPlaces(sizes, slopes, rows, out);
-      WriteHead(sizes, out, to.of[0]);
-      CopyHead(sizes, head.of[0], rows);
+      WriteColumns(out, sizes.size_columns(), HeadOf(shape, gradient, row, 0, h));
+      CopyHead(sizes, HeadOf(shape, qkv, row, 0, h), rows);
       MixPlacesBack(sizes, slopes, rows, out);
-      WriteHead(sizes, out, to.of[1]);
+      WriteColumns(out, sizes.size_columns(), HeadOf(shape, gradient, row, 1, h));
     }
   }
 }

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/layers/network_init.h"
 #include "lopt/tasks/most_numbers.h"
+#include "lopt/tasks/sequence/embeddings.h"
 
 namespace lopt {
 namespace {
@@ -17,8 +17,7 @@ void TransformerOptions::Visit(FieldVisitor& v) {
   v.Field("width", &width, Between(1, 10000), "Numbers of each place between blocks.");
   v.Field("layers", &layers, Between(0, 1000), "Blocks of attention and MLP.");
   v.Field("heads", &heads, Between(1, 1000), "Heads of attention, of width / heads numbers each.");
-  v.Field("embedding_std", &embedding_std, Between(1e-6, 1e6),
-          "Standard deviation of the initial embeddings: 1 is PyTorch's, GPT-2 has 0.02.");
+  VisitEmbeddingStd(v, &embedding_std);
 }
 
 void CheckTransformer(const std::string& who, const TransformerShape& shape) {
@@ -44,7 +43,7 @@ Layout TransformerLayout(const TransformerShape& shape) {
     tensors.push_back({name + "/offset", {width}});
   };
   if (shape.inputs == 0) {
-    tensors.push_back({"embedding", {width, TransformerShape::kBytes}});
+    tensors.push_back({"embedding", {width, kByteValues}});
   } else {
     linear("patches", shape.inputs, width);
   }
@@ -61,18 +60,6 @@ Layout TransformerLayout(const TransformerShape& shape) {
   norm("norm");
   linear("logits", width, shape.outputs);
   return Layout(std::move(tensors));
-}
-
-void InitTransformer(const Layout& layout, double embedding_std, Key key, std::span<float> params) {
-  InitNetwork(layout, FoldIn(key, 0), params);
-  uint64_t tensor = 1;
-  for (const LayoutEntry& entry : layout.entries()) {
-    if (entry.name != "embedding" && entry.name != "place") continue;
-    const auto values =
-        params.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.size));
-    Normal(FoldIn(key, tensor++), values);
-    for (float& value : values) value *= static_cast<float>(embedding_std);
-  }
 }
 
 double TransformerFlops(const TransformerShape& shape, int64_t sequences) {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lopt/base/fields.h"
-#include "lopt/base/key.h"
 #include "lopt/base/layout.h"
 #include "lopt/tasks/image/image_batch.h"
+#include "lopt/tasks/sequence/byte_sequences.h"
 
 namespace lopt {
 
@@ -49,13 +49,11 @@ struct TransformerShape {
   int64_t block_params() const { return 2 * norm_params() + attention_params() + mlp_params(); }
   // Those before the first block.
   int64_t embedding_params() const {
-    return (inputs == 0 ? kBytes : inputs + 1) * width + length * width;
+    return (inputs == 0 ? kByteValues : inputs + 1) * width + length * width;
   }
   // Those behind the last block: the last norm's and the linear layer's.
   int64_t head_params() const { return norm_params() + (width + 1) * outputs; }
   int64_t params() const { return embedding_params() + layers * block_params() + head_params(); }
-
-  static constexpr int64_t kBytes = 256;
 };
 
 // Throws Error if a width is no multiple of its heads, and above 1,024 places or 2^28 params. `who`
@@ -77,9 +75,6 @@ void CheckTransformer(const std::string& who, const TransformerShape& shape);
 // the shape of "embedding".
 Layout TransformerLayout(const TransformerShape& shape);
 
-// Draws the params as InitNetwork does; embeddings of bytes and places are embedding_std N(0, 1).
-void InitTransformer(const Layout& layout, double embedding_std, Key key, std::span<float> params);
-
 // As TaskParts::flops, of so many sequences.
 double TransformerFlops(const TransformerShape& shape, int64_t sequences);
 
@@ -88,14 +83,6 @@ struct TransformerEvaluation {
   std::span<const float> params;
   std::span<float> gradient = {};  // out; empty: not wanted
   std::span<float> logits = {};    // [sequences, outputs] of images, out; empty: not wanted
-};
-
-// Sequences of bytes: number `example` is the bytes text[starts[example], + length), each of which
-// is to tell the next one.
-struct ByteSequences {
-  const uint8_t* text;
-  const int64_t* starts;
-  std::span<const int32_t> examples;
 };
 
 // Sequences of square patches, row by row, of images [height, width, channels]. Of a patch the

@@ -10,65 +10,47 @@
 
 #include "lopt/base/dispatch.h"
 #include "lopt/tasks/layers/batch_parts-inl.h"
-#include "lopt/tasks/layers/softmax_layer-inl.h"
+#include "lopt/tasks/layers/classifier_head-inl.h"
+#include "lopt/tasks/sequence/byte_parts.h"
 #include "lopt/tasks/sequence/transformer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-// What is to be classified: `count` rows of units [width].
-struct Classified {
-  PanelMatrix units;
-  PanelMatrix gradient;  // of them, out
-  int64_t count;
-  int64_t rows;
-  int64_t capacity;
-  std::span<const int32_t> labels;  // may be read up to a multiple of kWidth
-  float scale;                      // of the losses in the gradient
-  float* logits;                    // [count, outputs], out; null: not wanted
-};
-
-// The linear layer at the end, its losses and gradients.
-LossSums RunHead(const TransformerPass& pass, const Classified& of, Workspace& scratch) {
-  const Workspace::Frame frame(scratch);
+// The head on `units` [count, width], with the buffer of the pass.
+ClassifierHead HeadOn(const TransformerPass& pass, PanelMatrix units, int64_t count,
+                      std::span<const int32_t> labels, float scale, float* logits) {
   const int64_t width = pass.shape.width;
-  const int64_t classes = pass.shape.outputs;
-  const float* w = pass.head() + pass.shape.norm_params();
-  const float* b = w + width * classes;
-  float* slopes = scratch.Take<float>(classes * of.capacity).data();
-  ClearRows(of.units, width, of.rows);
-  LossSums sums;
-  for (int64_t first = 0; first < of.count; first += kMaxExamples) {
-    const int64_t count = std::min(kMaxExamples, of.count - first);
-    const LossSums more = LastLayer(width, classes, of.labels.subspan(first, count), of.scale,
-                                    PanelMatrix{of.units.data + first * kWidth, of.units.rows}, w,
-                                    b, slopes + first, of.capacity, pass.buffer,
-                                    of.logits == nullptr ? nullptr : of.logits + first * classes);
-    sums.loss += more.loss;
-    sums.correct += more.correct;
-  }
-  if (pass.gradient == nullptr) return sums;
-  float* gradient = pass.GradientOf(w);
-  LastWeightGradient(slopes, of.capacity, of.units, width, classes, of.count, pass.add, gradient,
-                     gradient + width * classes);
-  Backward<true>(PlainRows{slopes, of.capacity}, of.rows, width, classes,
-                 TransposedWeights{w, width, classes, pass.buffer}, Derivative::kOne, of.gradient);
-  return sums;
+  ClearRows(units, width, RoundUp(count, kRows));
+  return {.units = units,
+          .inputs = width,
+          .classes = pass.shape.outputs,
+          .count = count,
+          .capacity = RoundUp(count, kWidth),
+          .labels = labels,
+          .scale = scale,
+          .w = pass.head() + pass.shape.norm_params(),
+          .buffer = pass.buffer,
+          .logits = logits};
 }
 
-// Calls body(place, element) with functions of a column k that give the number of x there.
-template <class Body>
-HWY_INLINE void ForPlaces(const TransformerPass& pass, PanelMatrix x, const Body& body) {
-  for (int64_t row = 0; row < pass.count; ++row) {
-    body(row, [&](int64_t k) -> float& { return x.Panel(k / kWidth)[row * kWidth + k % kWidth]; });
-  }
+// The losses, and, where wanted, the gradients of the head and of its units.
+LossSums RunHead(const TransformerPass& pass, const ClassifierHead& head, PanelMatrix of_units,
+                 Workspace& scratch) {
+  const Workspace::Frame frame(scratch);
+  float* slopes = scratch.Take<float>(head.classes * head.capacity).data();
+  const LossSums sums = HeadLosses(head, slopes);
+  if (pass.gradient == nullptr) return sums;
+  HeadWeightGradient(head, slopes, pass.add, pass.GradientOf(head.w));
+  HeadBackward(head, slopes, Derivative::kOne, of_units);
+  return sums;
 }
 
 // x += the embeddings of places.
 HWY_NOINLINE void AddPlaces(const TransformerPass& pass, const float* places) {
   const int64_t length = pass.shape.length;
-  ForPlaces(pass, pass.x, [&](int64_t row, const auto& x) {
+  ForRows(pass.x, pass.count, [&](int64_t row, const auto& x) {
     for (int64_t k = 0; k < pass.shape.width; ++k) x(k) += places[k * length + row % length];
   });
 }
@@ -76,7 +58,7 @@ HWY_NOINLINE void AddPlaces(const TransformerPass& pass, const float* places) {
 HWY_NOINLINE void PlaceGradient(const TransformerPass& pass, PanelMatrix of_x, float* gradient) {
   const int64_t length = pass.shape.length;
   if (!pass.add) std::fill_n(gradient, pass.shape.width * length, 0.0f);
-  ForPlaces(pass, of_x, [&](int64_t row, const auto& x) {
+  ForRows(of_x, pass.count, [&](int64_t row, const auto& x) {
     for (int64_t k = 0; k < pass.shape.width; ++k) gradient[k * length + row % length] += x(k);
   });
 }
@@ -86,32 +68,23 @@ LossSums RunBytes(const TransformerShape& shape, const TransformerEvaluation& e,
   const Workspace::Frame frame(scratch);
   const TransformerPass pass = TakePass(shape, e, part.sequences, part.add, scratch);
   const int64_t width = shape.width;
-  constexpr int64_t kBytes = TransformerShape::kBytes;
   const float* embedding = e.params.data();
-  ForPlaces(pass, pass.x, [&](int64_t row, const auto& x) {
-    for (int64_t k = 0; k < width; ++k) x(k) = embedding[k * kBytes + part.bytes[row]];
+  ForRows(pass.x, pass.count, [&](int64_t row, const auto& x) {
+    for (int64_t k = 0; k < width; ++k) x(k) = embedding[k * kByteValues + part.bytes[row]];
   });
-  AddPlaces(pass, embedding + width * kBytes);
+  AddPlaces(pass, embedding + width * kByteValues);
   RunBlocks(pass, scratch);
   const PanelMatrix of_x = TakePanels(pass.capacity, width, scratch);
-  const LossSums sums = RunHead(pass,
-                                {.units = pass.last.out,
-                                 .gradient = of_x,
-                                 .count = pass.count,
-                                 .rows = pass.rows,
-                                 .capacity = pass.capacity,
-                                 .labels = part.next,
-                                 .scale = part.scale,
-                                 .logits = nullptr},
-                                scratch);
+  const LossSums sums = RunHead(
+      pass, HeadOn(pass, pass.last.out, pass.count, part.next, part.scale, nullptr), of_x, scratch);
   if (pass.gradient == nullptr) return sums;
   BlocksBackward(pass, of_x, scratch);
   float* gradient = e.gradient.data();
-  if (!part.add) std::fill_n(gradient, width * kBytes, 0.0f);
-  ForPlaces(pass, of_x, [&](int64_t row, const auto& x) {
-    for (int64_t k = 0; k < width; ++k) gradient[k * kBytes + part.bytes[row]] += x(k);
+  if (!part.add) std::fill_n(gradient, width * kByteValues, 0.0f);
+  ForRows(of_x, pass.count, [&](int64_t row, const auto& x) {
+    for (int64_t k = 0; k < width; ++k) gradient[k * kByteValues + part.bytes[row]] += x(k);
   });
-  PlaceGradient(pass, of_x, gradient + width * kBytes);
+  PlaceGradient(pass, of_x, gradient + width * kByteValues);
   return sums;
 }
 
@@ -183,15 +156,9 @@ LossSums RunImages(const TransformerShape& shape, const TransformerEvaluation& e
   const PanelMatrix of_means = TakePanels(capacity, width, scratch);
   MeanOfPlaces(pass, means);
   const LossSums sums = RunHead(pass,
-                                {.units = means,
-                                 .gradient = of_means,
-                                 .count = count,
-                                 .rows = RoundUp(count, kRows),
-                                 .capacity = capacity,
-                                 .labels = part.labels,
-                                 .scale = part.scale,
-                                 .logits = LogitsOfPart(e.logits, shape.outputs, part)},
-                                scratch);
+                                HeadOn(pass, means, count, part.labels, part.scale,
+                                       LogitsOfPart(e.logits, shape.outputs, part)),
+                                of_means, scratch);
   if (pass.gradient == nullptr) return sums;
   const PanelMatrix of_x = TakePanels(pass.capacity, width, scratch);
   MeanBackward(pass, of_means, of_x);
@@ -224,32 +191,9 @@ int64_t SequencesOfPart(const TransformerShape& shape) {
 
 ClassifierResult ByteTransformerLoss(const TransformerShape& shape, const TransformerEvaluation& e,
                                      const ByteSequences& sequences, Workspace& scratch) {
-  const Workspace::Frame frame(scratch);
-  const int64_t most = SequencesOfPart(shape);
-  const int64_t length = shape.length;
-  const std::span<int32_t> bytes = scratch.Take<int32_t>(most * length + kSpareRows);
-  const std::span<int32_t> next = scratch.Take<int32_t>(most * length + kSpareRows);
-  const auto count = std::ssize(sequences.examples);
-  LossSums sums;
-  for (int64_t first = 0; first < count; first += most) {
-    const int64_t size = std::min(most, count - first);
-    for (int64_t i = 0; i < size; ++i) {
-      const uint8_t* from = sequences.text + sequences.starts[sequences.examples[first + i]];
-      std::copy_n(from, length, bytes.begin() + i * length);
-      std::copy_n(from + 1, length, next.begin() + i * length);
-    }
-    std::fill_n(&next[size * length], kSpareRows, 0);
-    const LossSums more = LOPT_DISPATCH(RunBytes)(shape, e,
-                                                  {.bytes = bytes.first(size * length),
-                                                   .next = next.first(size * length),
-                                                   .sequences = size,
-                                                   .scale = 1 / static_cast<float>(count * length),
-                                                   .add = first > 0},
-                                                  scratch);
-    sums.loss += more.loss;
-    sums.correct += more.correct;
-  }
-  return {static_cast<float>(sums.loss / static_cast<double>(count * length)), sums.correct};
+  return SumOverByteParts(sequences, SequencesOfPart(shape), scratch, [&](const BytePart& part) {
+    return LOPT_DISPATCH(RunBytes)(shape, e, part, scratch);
+  });
 }
 
 ClassifierResult ImageTransformerLoss(const TransformerShape& shape, const TransformerEvaluation& e,

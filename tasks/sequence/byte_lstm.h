@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lopt/base/fields.h"
+#include "lopt/tasks/sequence/byte_predictor.h"
+#include "lopt/tasks/sequence/lstm.h"
+
+namespace lopt {
+
+struct ByteLstmOptions {
+  TextOptions text = {};
+  int64_t width = 32;
+  int64_t layers = 1;
+  double embedding_std = 1;
+  void Visit(FieldVisitor& v);
+};
+
+// An LSTM (LstmShape) that predicts bytes (BytePredictor). Unlike ByteLM's its first states are 0.
+class ByteLstm : public BytePredictor {
+ public:
+  // Throws Error as CheckOptions and TextWindows do, and above 2^28 params.
+  ByteLstm(const ByteLstmOptions& options, std::shared_ptr<const TextData> text);
+
+ private:
+  void DoInit(std::span<const float> config, Key key, std::span<float> params,
+              std::span<float> model_state) const override;
+  ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
+                             Workspace& scratch) const override;
+
+  LstmShape shape_;
+  double embedding_std_;
+};
+
+}  // namespace lopt

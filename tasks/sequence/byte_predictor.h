@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lopt/tasks/data/text_data.h"
+#include "lopt/tasks/image/image_batch.h"
+#include "lopt/tasks/sequence/byte_sequences.h"
+#include "lopt/tasks/task_family.h"
+
+namespace lopt {
+
+// What native models that predict each byte of a window of text from those before it share. The
+// loss is the mean softmax cross-entropy of the bytes, in nats, cut to [0, 1.5 ln 256]; aux is
+// "accuracy". Text, windows and splits are those of ByteLM. No config.
+class BytePredictor : public TaskFamily {
+ protected:
+  // `parts` are BytePredictorParts with the model's own. Throws Error as TextWindows does.
+  BytePredictor(TaskParts parts, const TextOptions& options, std::shared_ptr<const TextData> text);
+
+ private:
+  // Of one row of an evaluation: the loss of the bytes and, where e.gradients is not empty, its
+  // gradient.
+  virtual ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
+                                     Workspace& scratch) const = 0;
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+  std::shared_ptr<const TextData> text_;
+  std::vector<int64_t> starts_;
+  int64_t length_;
+};
+
+}  // namespace lopt
