@@ -101,7 +101,7 @@ void RequireMoves(std::span<const float> theta, double std) {
 
 void RequireDirections(const char* type, Directions directions, const InnerProblem& problem) {
   Require(directions == Directions::kIndependent || problem.device() == nullptr,
-          "{}: directions '{}' cannot be made on a device; wanted '{}', or no device", type,
+          "{}: directions '{}' cannot be made on a device; wanted '{}', or the device 'cpu'", type,
           NameOf("directions", directions, kDirections),
           NameOf("directions", Directions::kIndependent, kDirections));
 }
@@ -119,6 +119,7 @@ AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeight
       key_(key),
       perturbations_(std::move(perturbations)),
       keys_(PairKeys(FoldIn(key, kUnrollDraw), perturbations_.pairs())) {
+  RequireDirections("antithetic pairs", perturbations_.directions(), problem);
   RequireMoves(AsSpan(weights.theta), perturbations_.std());
 }
 
@@ -195,7 +196,10 @@ GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squa
   estimate.counts = counts_;
   losses_.WriteTo(&estimate.metrics);
   noted_.WriteTo(&estimate.metrics);
-  WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
+  // The gradients of orthogonal pairs are not drawn each by itself.
+  if (perturbations_.directions() == Directions::kIndependent) {
+    WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
+  }
   return estimate;
 }
 

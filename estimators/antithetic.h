@@ -61,7 +61,7 @@ void RequireMoves(std::span<const float> theta, double std);
 // Throws Error if `problem` runs on a device, which cannot make such perturbations.
 void RequireDirections(const char* type, Directions directions, const InnerProblem& problem);
 
-// One estimate of N pairs, which the key of its window decides: their perturbations, what what
+// One estimate of N pairs, which the key of its window decides: their perturbations, what
 // both replicas of a pair draw from, their runs, and what every estimate tells of them.
 class AntitheticPairs {
  public:

@@ -19,7 +19,8 @@ namespace lopt {
 //   gradient_snr      |g|^2 / (trace of the pairs' sample covariance / N), where g is the mean of
 //                     the pairs' own gradients g_n and the covariance has divisor N - 1. About 1 if
 //                     there is nothing but noise, 1 + the ratio of signal to noise otherwise, noise
-//                     being that of the mean. Needs N >= 2.
+//                     being that of the mean. Needs N >= 2 and independent
+//                     directions.
 //   loss_difference   root mean square of loss+ - loss- over the usable steps
 //   loss_resolution   2^-23 times the mean |loss| of the usable steps: what float32 resolves at
 //                     losses of this size

@@ -37,7 +37,7 @@ class FullES : public GradientEstimator {
     std::optional<double> clip_loss_diff = {};  // bound on a pair's |loss difference|
     std::optional<double> sign_delta_loss_scalar =
         {};  // replaces a pair's difference by its sign times this
-    Directions directions = Directions::kIndependent;
+    Directions directions = Directions::kIndependent;  // of the perturbations
     void Visit(FieldVisitor& v);
   };
 

@@ -12,8 +12,8 @@ namespace lopt {
 void VisitDirections(FieldVisitor& v, Directions* directions) {
   v.Choice("directions", directions, kDirections,
            "Whether the perturbations of the pairs are drawn each by itself or orthogonal to each "
-           "other, which takes variance from the gradient where the pairs are not far fewer than "
-           "theta's weights.");
+           "other. Orthogonal ones lower the variance of the gradient if there are nearly as many "
+           "pairs as theta has weights. TruncatedNRES, GPESK and GPUs refuse them.");
 }
 
 Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimension,

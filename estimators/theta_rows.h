@@ -32,11 +32,11 @@ struct WindowStep {
   int64_t inner_step = 0;  // of the running episode, 0-based
 };
 
-// How the perturbations of the pairs of one window lie to each other. kIndependent: each by itself.
-// kOrthogonal: those of pairs [0, D), [D, 2D), ... are orthogonal to each other, each with the norm
-// that it would have had by itself (Choromanski et al. 2018, arXiv 1804.02395). The
-// gradient of N <= D pairs stays without bias, and where the loss is linear it has (D + 2 - N) / (D
-// + 1) of the variance.
+// How the perturbations of N pairs of a window lie to each other, vectors of D numbers.
+// kIndependent: each is drawn by itself. kOrthogonal: those of pairs [0, D), [D, 2D), ... are
+// orthogonal to each other, each with the norm that it would have by itself (Choromanski et al.
+// 2018, arXiv 1804.02395). The gradient stays unbiased; if the loss is linear and N <= D, it has (D
+// + 2 - N) / (D + 1) of the variance of independent ones.
 enum class Directions { kIndependent, kOrthogonal };
 inline constexpr Named<Directions> kDirections[] = {{Directions::kIndependent, "independent"},
                                                     {Directions::kOrthogonal, "orthogonal"}};
@@ -72,9 +72,12 @@ class Perturbations {
   const std::vector<Key>& keys() const { return keys_; }
   // [N], likewise; empty where they last for the window.
   const std::vector<int64_t>& episodes() const { return episodes_; }
+  // How they lie to each other.
+  Directions directions() const { return directions_; }
   // How long they last.
   const PerturbationClock& clock() const { return clock_; }
-  // The key of pair n's perturbation at a step of the window.
+  // The key of pair n's perturbation at a step of the window; of orthogonal ones, that of the
+  // numbers that it is made of.
   Key KeyOf(int64_t pair, const WindowStep& at) const;
 
   // Pair n's for the whole window, [D]. Throws Error if they last for blocks of episodes.

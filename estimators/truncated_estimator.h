@@ -21,7 +21,7 @@ struct TruncatedOptions {
   // Inner steps, rounded up to whole windows, that InitWorkerState runs as any others, without
   // handing out their estimates.
   int64_t burn_in = 0;
-  Directions directions = Directions::kIndependent;
+  Directions directions = Directions::kIndependent;  // of the perturbations of a window
   void Visit(FieldVisitor& v);
 };
 

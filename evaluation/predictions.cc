@@ -16,8 +16,8 @@ namespace {
 
 // The last only with its option `classes`.
 constexpr const char* kTypesWithClasses[] = {
-    "ImageMLP",       "ImageConv",    "ParametricImageMLP", "TorchImageMLP",
-    "TorchImageConv", "TorchRowLSTM", "TorchSTN",           "TableMLP"};
+    "ImageMLP",     "ImageConv", "ParametricImageMLP", "TorchImageMLP", "TorchImageConv",
+    "TorchRowLSTM", "TorchSTN",  "ImageTransformer",   "TableMLP"};
 
 // How rows are evaluated, whichever split they are of: only on train does a family augment them.
 constexpr Split kAsTheyAre = Split::kTest;

@@ -434,7 +434,8 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
       MakeProblem({quadratic, MlpLoptOf(R"("hidden_size": 4)")}, &device);
   const TruncatedOptions orthogonal = {.directions = Directions::kOrthogonal};
   const std::string refused =
-      ": directions 'orthogonal' cannot be made on a device; wanted 'independent', or no device";
+      ": directions 'orthogonal' cannot be made on a device; wanted 'independent', or the device "
+      "'cpu'";
   CHECK(ErrorOf([&] { TruncatedPES(problem, orthogonal); }) == "TruncatedPES" + refused);
   CHECK(ErrorOf([&] { TruncatedES(problem, {orthogonal}); }) == "TruncatedES" + refused);
   const std::shared_ptr<const InnerProblem> endless =

@@ -4,12 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
 #include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/theta_rows.h"
+#include "lopt/estimators/truncated_es.h"
+#include "toy_problem.h"
 
 namespace lopt {
 namespace {
@@ -85,6 +91,52 @@ TEST_CASE("The gradient of a linear loss is without bias and has the variance th
     const Moments orthogonal = OfLinearLoss(pairs, 6, Directions::kOrthogonal);
     CHECK(orthogonal.mean == doctest::Approx(1).epsilon(.03));
     CHECK(orthogonal.variance == doctest::Approx((8 - n) / n).epsilon(.05));
+  }
+}
+
+// The gradient of one step of each task under the loss 1 theta_0 + 2 theta_1 + ..., which is that
+// of the perturbations by hand.
+void CheckUses(const GradientEstimator& estimator, int64_t pairs, Directions directions) {
+  constexpr int64_t kD = 5;
+  const WorkerWeights weights{.theta = Eigen::VectorXf::LinSpaced(kD, -1, 1), .outer = {}};
+  const Key key = KeyFromSeed(8);
+  EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(9));
+  const GradientEstimate estimate = estimator.Estimate(weights, key, &state);
+  const Perturbations of(SplitKey(FoldIn(key, kPerturbationDraw), pairs), .1, kD, directions);
+  std::vector<double> differences(static_cast<size_t>(pairs));
+  for (int64_t n = 0; n < pairs; ++n) {
+    for (int64_t i = 0; i < kD; ++i) {
+      differences[n] += 2 * static_cast<double>(i + 1) * double{of.Row(n)[i]};
+    }
+  }
+  const Eigen::VectorXd wanted = WeightedPerturbations(differences, of.Rows(), .1);
+  // theta plus a perturbation is rounded to float32.
+  CHECK((estimate.gradient.cast<double>() - wanted).norm() < 1e-5 * wanted.norm());
+  CHECK(estimate.metrics.contains("gradient_snr") == (directions == Directions::kIndependent));
+}
+
+TEST_CASE("FullES, TruncatedES and TruncatedPES run under the directions that they are told") {
+  const auto problem = [](int64_t length) {
+    return std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+        .theta_size = 5,
+        .start = {0},
+        .length = length,
+        .advance = [](std::span<const double> theta, std::span<double>, int64_t) {
+          double loss = 0;
+          for (size_t i = 0; i < theta.size(); ++i) loss += static_cast<double>(i + 1) * theta[i];
+          return loss;
+        }});
+  };
+  const auto one_step = std::make_shared<ConstantTruncationSchedule>(
+      ConstantTruncationSchedule::Options{.total_length = 1});
+  for (const Directions directions : {Directions::kIndependent, Directions::kOrthogonal}) {
+    CAPTURE(static_cast<int>(directions));
+    const TruncatedOptions options{
+        .num_tasks = 4, .trunc_length = 1, .std = .1, .directions = directions};
+    CheckUses(FullES(problem(0), one_step, {.num_tasks = 4, .std = .1, .directions = directions}),
+              4, directions);
+    CheckUses(TruncatedES(problem(9), {options}), 4, directions);
+    CheckUses(TruncatedPES(problem(9), options), 4, directions);
   }
 }
 

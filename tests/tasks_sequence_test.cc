@@ -45,7 +45,7 @@ ByteTransformer Gpt() {
           GoldenText()};
 }
 
-ImageTransformer Vit(int64_t patch = 2) {
+ImageTransformer Vit(int64_t patch = 2, int64_t layers = 2) {
   const auto pixels = Golden().At("vit/images").As<uint8_t>();
   const auto labels = Golden().At("vit/labels").As<uint8_t>();
   RawImages raw{.count = 20,
@@ -57,7 +57,7 @@ ImageTransformer Vit(int64_t patch = 2) {
   SplitOneSet(raw.count, raw.splits);
   return {{.images = {.image_size = 0, .channels = 3, .batch_size = 7},
            .patch = patch,
-           .model = {.width = 12, .layers = 2, .heads = 2}},
+           .model = {.width = 12, .layers = layers, .heads = 2}},
           std::make_shared<ImageData>(raw, 0)};
 }
 
@@ -197,6 +197,11 @@ TEST_CASE("A batch of several parts has the mean of its sequences' gradients") {
   const ImageTransformer images = Vit();
   for (int32_t i = 0; i < 90; ++i) examples.push_back(i % 20);
   CheckLikeOneByOne(images, {examples.begin() + 40, examples.end()});
+  CheckLikeOneByOne(Vit(2, 0), {1, 2, 3});
+  // One sequence, and six, are no whole tile of a step's product; their steps are whole panels.
+  const ByteLstm few({.text = {.length = 32}, .width = 5},
+                     std::make_shared<TextData>(DrawnBytes(3000)));
+  CheckLikeOneByOne(few, {0, 1, 2, 3, 4, 5});
 }
 
 // The loss and the gradient of the initial params are those of the scalar kernels, whose panels
@@ -204,6 +209,7 @@ TEST_CASE("A batch of several parts has the mean of its sequences' gradients") {
 void CheckAcrossIsas(const TaskFamily& task, const std::vector<int32_t>& examples) {
   std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
   task.Init({}, KeyFromSeed(2), params, {});
+  const std::string pinned = CurrentIsa();
   PinIsa(SupportedIsas().back());
   const Evaluated wanted = Evaluate(task, params, examples);
   const std::vector<double> slopes(wanted.gradient.begin(), wanted.gradient.end());
@@ -212,7 +218,7 @@ void CheckAcrossIsas(const TaskFamily& task, const std::vector<int32_t>& example
     CHECK(out.loss == doctest::Approx(wanted.loss).epsilon(1e-6));
     CHECK(WorstSlope(task.params_layout(), out.gradient, slopes) < kRounding);
   });
-  PinIsa(SupportedIsas().front());
+  PinIsa(pinned);
 }
 
 TEST_CASE("Heads and gates that lie across panels have the same gradients everywhere") {
@@ -247,6 +253,39 @@ TEST_CASE("A transformer whose last layer is 0 knows nothing, and its accuracy c
   task.Evaluate(evaluation, scratch);
   CHECK(accuracy == 0.0F);
   CHECK(loss == doctest::Approx(std::log(255 + std::exp(1.0))));
+}
+
+TEST_CASE("Logits and accuracy of several parts are those of single sequences") {
+  const ImageTransformer images = Vit();
+  const std::vector<float> params = Floats("vit/params");
+  std::vector<int32_t> examples;
+  for (int32_t i = 0; i < 90; ++i) examples.push_back((7 * i) % 20);
+  const Evaluated all = Evaluate(images, params, examples, 4);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const Evaluated one = Evaluate(images, params, std::vector{examples[i]}, 4);
+    for (size_t c = 0; c < 4; ++c) {
+      CHECK(double{all.logits[4 * i + c]} == doctest::Approx(one.logits[c]).epsilon(1e-5));
+    }
+  }
+  // Bytes that are all the same are known with a bias alone.
+  const ByteLstm bytes({.text = {.length = 3}, .width = 4},
+                       std::make_shared<TextData>(std::vector<uint8_t>(3000, 'a')));
+  std::vector<float> knows(static_cast<size_t>(bytes.params_layout().size()), 0);
+  knows[knows.size() - 256 + 'a'] = 20;
+  Workspace scratch;
+  float loss = 1, accuracy = 0;
+  examples.resize(70);
+  bytes.Evaluate(
+      {.params = knows, .examples = examples, .losses = {&loss, 1}, .aux = {&accuracy, 1}},
+      scratch);
+  CHECK(accuracy == 1.0F);
+  CHECK(double{loss} < 1e-5);
+  knows.back() = 30;
+  bytes.Evaluate(
+      {.params = knows, .examples = examples, .losses = {&loss, 1}, .aux = {&accuracy, 1}},
+      scratch);
+  CHECK(accuracy == 0.0F);
+  CHECK(double{loss} == doctest::Approx(10 + std::log1p(std::exp(-10.0))));
 }
 
 TEST_CASE("Initial params are drawn as documented") {
@@ -318,16 +357,23 @@ TEST_CASE("Wrong sizes are errors") {
   CHECK(error({.model = {.width = 10, .heads = 3}}) ==
         "ByteTransformer: width must be a multiple of heads, got width 10 and heads 3");
   CHECK(error({.text = {.length = 1025}}) ==
-        "ByteTransformer: 1025 places a sequence, wanted at most 1024");
+        "ByteTransformer: 1025 places a sequence, wanted at most 1024: another length");
   CHECK(error({.model = {.width = 10000, .layers = 1, .heads = 1}})
             .find("wanted at most 268435456") != std::string::npos);
   CHECK(error({.model = {.layers = -1}}).find("layers") != std::string::npos);
   CHECK(error({.text = {.length = 1000}, .model = {.width = 0}}).find("width") !=
         std::string::npos);
   CHECK(ErrorOf([&] { ByteLstm({.width = 10000, .layers = 1}, text); }) ==
-        "ByteLSTM: 805200256 params, wanted at most 268435456");
-  CHECK(ErrorOf([] { Vit(3); }) ==
-        "ImageTransformer: images of 4 x 6 pixels cannot be cut into patches of 3 x 3");
+        "ByteLSTM: width 10000 and layers 1 make 805200256 params, wanted at most 268435456");
+  CHECK(ErrorOf([&] {
+          ByteLstm({.text = {.length = 2000}}, text);
+        }).starts_with("ByteLSTM: 2000 places a sequence, wanted at most 1024"));
+  CHECK(error({.text = {.length = 1024}, .model = {.width = 32, .layers = 1000, .heads = 32}})
+            .find("numbers of attention, wanted at most 268435456") != std::string::npos);
+  CHECK(
+      ErrorOf([] { Vit(3); }) ==
+      "ImageTransformer: patch must divide the images' height and width, got patch 3 and images of "
+      "4 x 6");
 }
 
 }  // namespace

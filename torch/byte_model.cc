@@ -7,12 +7,11 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/sequence/byte_sequences.h"
 #include "lopt/torch/recurrent.h"
 
 namespace lopt {
 namespace {
-
-constexpr int64_t kByteValues = 256;
 
 bool IsRecurrent(ByteBody body) { return body == ByteBody::kLstm || body == ByteBody::kGru; }
 RecurrentCell CellOf(ByteBody body) {

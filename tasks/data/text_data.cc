@@ -96,6 +96,20 @@ TextWindows::TextWindows(const TextOptions& options, const TextData& data) {
   }
 }
 
+Pictures PictureOfWindows(const TextData& data, std::span<const int64_t> starts, int64_t length,
+                          std::span<const int32_t> examples) {
+  constexpr float kWhite = 127;
+  Pictures picture{
+      .name = "batch", .count = 1, .height = std::ssize(examples), .width = length + 1};
+  for (const int32_t example : examples) {
+    const int64_t start = starts[static_cast<size_t>(example)];
+    for (const uint8_t byte : data.bytes().subspan(start, length + 1)) {
+      picture.pixels.push_back(static_cast<float>(byte) / kWhite);
+    }
+  }
+  return picture;
+}
+
 TaskParts BytePredictorParts(const TextOptions& options, const TextWindows& windows) {
   TaskParts parts{.aux = Layout({{"accuracy", Shape{}}}),
                   .normalizer_maximum = 1.5 * std::log(256.0)};

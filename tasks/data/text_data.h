@@ -50,6 +50,11 @@ struct TextWindows {
   std::pair<int64_t, int64_t> splits[4];  // rows [first, last) of each Split
 };
 
+// Windows to look at, called "batch": each is a line, the byte before it and its own, and a byte a
+// pixel of its grey, so that ASCII ends in white.
+Pictures PictureOfWindows(const TextData& data, std::span<const int64_t> starts, int64_t length,
+                          std::span<const int32_t> examples);
+
 // The parts of a family of models that predict bytes, for the task to add its own: no config, aux
 // "accuracy", batches of `batch_size` windows, losses (nats per byte) cut to [0, 1.5 ln 256].
 TaskParts BytePredictorParts(const TextOptions& options, const TextWindows& windows);

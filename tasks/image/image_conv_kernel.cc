@@ -13,10 +13,10 @@
 #include "lopt/base/dispatch.h"
 #include "lopt/tasks/layers/activation-inl.h"
 #include "lopt/tasks/layers/batch_parts-inl.h"
+#include "lopt/tasks/layers/classifier_head-inl.h"
 #include "lopt/tasks/layers/conv_layer-inl.h"
 #include "lopt/tasks/layers/dense_layer-inl.h"
 #include "lopt/tasks/layers/products-inl.h"
-#include "lopt/tasks/layers/softmax_layer-inl.h"
 
 #ifndef LOPT_IMAGE_CONV_KERNEL_ONCE
 #define LOPT_IMAGE_CONV_KERNEL_ONCE
@@ -199,16 +199,22 @@ LossSums RunConvPass(const ConvPass& pass, Workspace& scratch) {
   const PanelMatrix units = TakePanels(examples, features, scratch);
   ClearRows(units, features, count);
   HeadForward(pass.shape, count, outputs, starts, units);
-  float* logits = scratch.Take<float>(classes * examples).data();
-  const LossSums sums = LastLayer(features, classes, pass.part.labels, pass.part.scale, units, w,
-                                  w + features * classes, logits, examples, buffer, pass.logits);
+  const ClassifierHead head{.units = units,
+                            .inputs = features,
+                            .classes = classes,
+                            .count = count,
+                            .capacity = examples,
+                            .labels = pass.part.labels,
+                            .scale = pass.part.scale,
+                            .w = w,
+                            .buffer = buffer,
+                            .logits = pass.logits};
+  float* slopes = scratch.Take<float>(classes * examples).data();
+  const LossSums sums = ClassifierLosses(head, slopes);
   if (!wants_gradient) return sums;
 
-  float* gradient = pass.gradient + (w - pass.params);
-  LastWeightGradient(logits, examples, units, features, classes, count, pass.part.add(), gradient,
-                     gradient + features * classes);
-  Backward<true>(PlainRows{logits, examples}, RoundUp(count, kRows), features, classes,
-                 TransposedWeights{w, features, classes, buffer}, Derivative::kOne, units);
+  ClassifierWeightGradient(head, slopes, pass.part.add(), pass.gradient + (w - pass.params));
+  ClassifierBackward(head, slopes, Derivative::kOne, units);
   PanelMatrix pooled =
       TakePanels(RoundUp(count * last.pooled_positions(), kRows), last.filters, scratch);
   HeadBackward(pass.shape, count, units, buffer, pooled);

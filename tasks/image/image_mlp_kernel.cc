@@ -31,12 +31,12 @@ LossSums RunPass(const MlpPass& pass, Workspace& scratch) {
                             .buffer = layers.buffer,
                             .logits = pass.logits};
   float* slopes = scratch.Take<float>(head.classes * head.capacity).data();
-  const LossSums sums = HeadLosses(head, slopes);
+  const LossSums sums = ClassifierLosses(head, slopes);
   if (pass.gradient == nullptr) return sums;
 
-  HeadWeightGradient(head, slopes, pass.part.add(), pass.gradient + (layers.w - pass.params));
+  ClassifierWeightGradient(head, slopes, pass.part.add(), pass.gradient + (layers.w - pass.params));
   if (last == 0) return sums;
-  HeadBackward(head, slopes, layers.derivative, layers.gradients[last]);
+  ClassifierBackward(head, slopes, layers.derivative, layers.gradients[last]);
   HiddenBackward(pass, layers);
   return sums;
 }

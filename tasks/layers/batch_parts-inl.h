@@ -31,6 +31,18 @@ inline float* LogitsOfPart(std::span<float> logits, int64_t classes, const Batch
 // Those of a panel or a tile.
 constexpr int64_t kSpareRows = 32;
 
+// The sums over n examples of run(first, size), which has at most `most` of them at a time.
+template <class Run>
+LossSums SumOfParts(int64_t n, int64_t most, const Run& run) {
+  LossSums sums;
+  for (int64_t first = 0; first < n; first += most) {
+    const LossSums more = run(first, std::min(most, n - first));
+    sums.loss += more.loss;
+    sums.correct += more.correct;
+  }
+  return sums;
+}
+
 // The result of a batch from run(part), which gives the LossSums of at most `most` examples.
 template <class Run>
 ClassifierResult SumOverParts(const ImageBatch& batch, int64_t most, Workspace& scratch,
@@ -39,22 +51,18 @@ ClassifierResult SumOverParts(const ImageBatch& batch, int64_t most, Workspace& 
   const std::span<const float*> rows = scratch.Take<const float*>(most + kSpareRows);
   const std::span<int32_t> labels = scratch.Take<int32_t>(most + kSpareRows);
   const auto count = static_cast<int64_t>(batch.examples.size());
-  LossSums sums;
-  for (int64_t first = 0; first < count; first += most) {
-    const int64_t size = std::min(most, count - first);
+  const LossSums sums = SumOfParts(count, most, [&](int64_t first, int64_t size) {
     const int32_t* examples = &batch.examples[first];
     for (int64_t i = 0; i < size; ++i) rows[i] = batch.images + examples[i] * batch.stride;
     for (int64_t i = 0; i < std::min<int64_t>(size, 16); ++i) hwy::Prefetch(rows[i]);
     for (int64_t i = 0; i < size; ++i) labels[i] = batch.labels[examples[i]];
     std::fill_n(&rows[size], kSpareRows, rows[0]);
     std::fill_n(&labels[size], kSpareRows, 0);
-    const LossSums more = run(BatchPart{.rows = rows.first(size),
-                                        .labels = labels.first(size),
-                                        .scale = 1 / static_cast<float>(count),
-                                        .first = first});
-    sums.loss += more.loss;
-    sums.correct += more.correct;
-  }
+    return run(BatchPart{.rows = rows.first(size),
+                         .labels = labels.first(size),
+                         .scale = 1 / static_cast<float>(count),
+                         .first = first});
+  });
   return {static_cast<float>(sums.loss / static_cast<double>(count)), sums.correct};
 }
 

@@ -9,10 +9,10 @@
 
 #include <hwy/highway.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 
+#include "lopt/tasks/layers/batch_parts-inl.h"
 #include "lopt/tasks/layers/dense_layer-inl.h"
 #include "lopt/tasks/layers/products-inl.h"
 #include "lopt/tasks/layers/softmax_layer-inl.h"
@@ -35,32 +35,28 @@ struct ClassifierHead {
 };
 
 // The sums of the losses. `slopes` [classes, capacity] becomes the gradient of the logits.
-HWY_MAYBE_UNUSED static LossSums HeadLosses(const ClassifierHead& head, float* slopes) {
-  LossSums sums;
-  for (int64_t first = 0; first < head.count; first += kMaxExamples) {
-    const int64_t count = std::min(kMaxExamples, head.count - first);
-    const LossSums more =
-        LastLayer(head.inputs, head.classes, head.labels.subspan(first, count), head.scale,
-                  PanelMatrix{head.units.data + first * kWidth, head.units.rows}, head.w,
-                  head.w + head.inputs * head.classes, slopes + first, head.capacity, head.buffer,
-                  head.logits == nullptr ? nullptr : head.logits + first * head.classes);
-    sums.loss += more.loss;
-    sums.correct += more.correct;
-  }
-  return sums;
+HWY_MAYBE_UNUSED static LossSums ClassifierLosses(const ClassifierHead& head, float* slopes) {
+  return SumOfParts(head.count, kMaxExamples, [&](int64_t first, int64_t count) {
+    return LastLayer(head.inputs, head.classes, head.labels.subspan(first, count), head.scale,
+                     PanelMatrix{head.units.data + first * kWidth, head.units.rows}, head.w,
+                     head.w + head.inputs * head.classes, slopes + first, head.capacity,
+                     head.buffer,
+                     head.logits == nullptr ? nullptr : head.logits + first * head.classes);
+  });
 }
 
 // The gradient of w and bias, at `gradient`, or added to it.
-HWY_MAYBE_UNUSED static void HeadWeightGradient(const ClassifierHead& head, const float* slopes,
-                                                bool add, float* gradient) {
+HWY_MAYBE_UNUSED static void ClassifierWeightGradient(const ClassifierHead& head,
+                                                      const float* slopes, bool add,
+                                                      float* gradient) {
   LastWeightGradient(slopes, head.capacity, head.units, head.inputs, head.classes, head.count, add,
                      gradient, gradient + head.inputs * head.classes);
 }
 
-// The gradient of the units, rows [0, RoundUp(count, kRows)), through a derivative, which it
-// replaces.
-HWY_MAYBE_UNUSED static void HeadBackward(const ClassifierHead& head, const float* slopes,
-                                          Derivative derivative, PanelMatrix of_units) {
+// The gradient of the units, rows [0, RoundUp(count, kRows)), times a derivative. `of_units` holds
+// what the derivative is taken from; the gradient replaces it.
+HWY_MAYBE_UNUSED static void ClassifierBackward(const ClassifierHead& head, const float* slopes,
+                                                Derivative derivative, PanelMatrix of_units) {
   Backward<true>(PlainRows{slopes, head.capacity}, RoundUp(head.count, kRows), head.inputs,
                  head.classes, TransposedWeights{head.w, head.inputs, head.classes, head.buffer},
                  derivative, of_units);

@@ -1,5 +1,7 @@
 #include "lopt/tasks/sequence/byte_lstm.h"
 
+#include <utility>
+
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/most_numbers.h"
@@ -15,22 +17,18 @@ LstmShape ShapeOf(const ByteLstmOptions& options) {
   CheckOptions(kByteLstm, options);
   const LstmShape shape{
       .length = options.text.length, .width = options.width, .layers = options.layers};
-  const int64_t params =
-      (2 * options.width + 1) * kByteValues + options.layers * shape.layer_params();
-  Require(params <= kMostNumbers, "{}: {} params, wanted at most {}", kByteLstm, params,
-          kMostNumbers);
+  RequirePlaces(kByteLstm, "length", shape.length);
+  Require(shape.params() <= kMostNumbers,
+          "{}: width {} and layers {} make {} params, wanted at most {}", kByteLstm, shape.width,
+          shape.layers, shape.params(), kMostNumbers);
   return shape;
 }
 
-TaskParts ByteLstmParts(const ByteLstmOptions& options, const TextData& text) {
-  const LstmShape shape = ShapeOf(options);
-  TaskParts parts = BytePredictorParts(options.text, TextWindows(options.text, text));
-  parts.params = LstmLayout(shape);
-  const auto bytes = static_cast<double>(options.text.batch_size * options.text.length);
+double Flops(const LstmShape& shape, int64_t sequences) {
+  const auto bytes = static_cast<double>(sequences * shape.length);
   const auto weights =
       static_cast<double>(2 * shape.layers * shape.weights() + shape.width * kByteValues);
-  parts.flops = 3 * 2 * bytes * weights;
-  return parts;
+  return 3 * 2 * bytes * weights;
 }
 
 }  // namespace
@@ -43,7 +41,8 @@ void ByteLstmOptions::Visit(FieldVisitor& v) {
 }
 
 ByteLstm::ByteLstm(const ByteLstmOptions& options, std::shared_ptr<const TextData> text)
-    : BytePredictor(ByteLstmParts(options, *text), options.text, text),
+    : BytePredictor(LstmLayout(ShapeOf(options)), Flops(ShapeOf(options), options.text.batch_size),
+                    options.text, std::move(text)),
       shape_(ShapeOf(options)),
       embedding_std_(options.embedding_std) {}
 

@@ -14,8 +14,8 @@
 
 namespace lopt {
 
-// A part of a batch of sequences that a kernel takes at a time: one after the other in `bytes` and
-// `next`, which may be read kSpareRows beyond their end.
+// A part of a batch of sequences that a kernel takes at a time: one after the other. `next` may
+// be read kSpareRows beyond its end.
 struct BytePart {
   std::span<const int32_t> bytes;
   std::span<const int32_t> next;  // behind each of them
@@ -29,26 +29,23 @@ template <class Run>
 ClassifierResult SumOverByteParts(const ByteSequences& of, int64_t most, Workspace& scratch,
                                   const Run& run) {
   const Workspace::Frame frame(scratch);
-  const std::span<int32_t> bytes = scratch.Take<int32_t>(most * of.length + kSpareRows);
-  const std::span<int32_t> next = scratch.Take<int32_t>(most * of.length + kSpareRows);
   const auto count = std::ssize(of.examples);
-  LossSums sums;
-  for (int64_t first = 0; first < count; first += most) {
-    const int64_t size = std::min(most, count - first);
+  most = std::min(most, count);
+  const std::span<int32_t> bytes = scratch.Take<int32_t>(most * of.length);
+  const std::span<int32_t> next = scratch.Take<int32_t>(most * of.length + kSpareRows);
+  const LossSums sums = SumOfParts(count, most, [&](int64_t first, int64_t size) {
     for (int64_t i = 0; i < size; ++i) {
       const uint8_t* from = of.text + of.starts[of.examples[first + i]];
       std::copy_n(from, of.length, bytes.begin() + i * of.length);
       std::copy_n(from + 1, of.length, next.begin() + i * of.length);
     }
     std::fill_n(&next[size * of.length], kSpareRows, 0);
-    const LossSums more = run(BytePart{.bytes = bytes.first(size * of.length),
-                                       .next = next.first(size * of.length),
-                                       .sequences = size,
-                                       .scale = 1 / static_cast<float>(count * of.length),
-                                       .add = first > 0});
-    sums.loss += more.loss;
-    sums.correct += more.correct;
-  }
+    return run(BytePart{.bytes = bytes.first(size * of.length),
+                        .next = next.first(size * of.length),
+                        .sequences = size,
+                        .scale = 1 / static_cast<float>(count * of.length),
+                        .add = first > 0});
+  });
   return {static_cast<float>(sums.loss / static_cast<double>(count * of.length)), sums.correct};
 }
 

@@ -4,11 +4,27 @@
 
 namespace lopt {
 
-BytePredictor::BytePredictor(TaskParts parts, const TextOptions& options,
+namespace {
+
+TaskParts PartsOf(Layout params, double flops, const TextOptions& options,
+                  const TextWindows& windows) {
+  TaskParts parts = BytePredictorParts(options, windows);
+  parts.params = std::move(params);
+  parts.flops = flops;
+  return parts;
+}
+
+}  // namespace
+
+BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,
                              std::shared_ptr<const TextData> text)
-    : TaskFamily(std::move(parts)),
+    : BytePredictor(std::move(params), flops, options, TextWindows(options, *text), text) {}
+
+BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,
+                             TextWindows windows, std::shared_ptr<const TextData> text)
+    : TaskFamily(PartsOf(std::move(params), flops, options, windows)),
       text_(std::move(text)),
-      starts_(TextWindows(options, *text_).starts),
+      starts_(std::move(windows.starts)),
       length_(options.length) {}
 
 void BytePredictor::DoEvaluate(const TaskEvaluation& all, Workspace& scratch) const {
@@ -28,17 +44,7 @@ void BytePredictor::DoEvaluate(const TaskEvaluation& all, Workspace& scratch) co
 }
 
 std::vector<Pictures> BytePredictor::DoShow(const TaskEvaluation& e, Workspace&) const {
-  // A window is a line, a byte a pixel of its grey; ASCII ends in white.
-  constexpr float kWhite = 127;
-  Pictures picture{
-      .name = "batch", .count = 1, .height = std::ssize(e.examples), .width = length_ + 1};
-  for (const int32_t example : e.examples) {
-    const int64_t start = starts_[static_cast<size_t>(example)];
-    for (int64_t i = 0; i <= length_; ++i) {
-      picture.pixels.push_back(static_cast<float>(text_->bytes()[start + i]) / kWhite);
-    }
-  }
-  return {picture};
+  return {PictureOfWindows(*text_, starts_, length_, e.examples)};
 }
 
 }  // namespace lopt

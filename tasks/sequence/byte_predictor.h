@@ -12,14 +12,17 @@
 namespace lopt {
 
 // What native models that predict each byte of a window of text from those before it share. The
-// loss is the mean softmax cross-entropy of the bytes, in nats, cut to [0, 1.5 ln 256]; aux is
-// "accuracy". Text, windows and splits are those of ByteLM. No config.
+// loss is the mean softmax cross-entropy of the bytes, in nats; meta-losses are cut to [0, 1.5 ln
+// 256]; aux is "accuracy". Text, windows and splits are those of ByteLM. No config.
 class BytePredictor : public TaskFamily {
  protected:
-  // `parts` are BytePredictorParts with the model's own. Throws Error as TextWindows does.
-  BytePredictor(TaskParts parts, const TextOptions& options, std::shared_ptr<const TextData> text);
+  // A model's params and TaskParts::flops. Throws Error as TextWindows does.
+  BytePredictor(Layout params, double flops, const TextOptions& options,
+                std::shared_ptr<const TextData> text);
 
  private:
+  BytePredictor(Layout params, double flops, const TextOptions& options, TextWindows windows,
+                std::shared_ptr<const TextData> text);
   // Of one row of an evaluation: the loss of the bytes and, where e.gradients is not empty, its
   // gradient.
   virtual ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,

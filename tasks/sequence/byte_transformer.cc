@@ -1,5 +1,7 @@
 #include "lopt/tasks/sequence/byte_transformer.h"
 
+#include <utility>
+
 #include "lopt/base/options.h"
 #include "lopt/tasks/sequence/embeddings.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
@@ -18,16 +20,8 @@ TransformerShape ShapeOnBytes(const ByteTransformerOptions& options) {
                                .heads = heads,
                                .outputs = kByteValues,
                                .causal = true};
-  CheckTransformer(kByteTransformer, shape);
+  CheckTransformer(kByteTransformer, "length", shape);
   return shape;
-}
-
-TaskParts ByteTransformerParts(const ByteTransformerOptions& options, const TextData& text) {
-  const TransformerShape shape = ShapeOnBytes(options);
-  TaskParts parts = BytePredictorParts(options.text, TextWindows(options.text, text));
-  parts.params = TransformerLayout(shape);
-  parts.flops = TransformerFlops(shape, options.text.batch_size);
-  return parts;
 }
 
 }  // namespace
@@ -39,7 +33,9 @@ void ByteTransformerOptions::Visit(FieldVisitor& v) {
 
 ByteTransformer::ByteTransformer(const ByteTransformerOptions& options,
                                  std::shared_ptr<const TextData> text)
-    : BytePredictor(ByteTransformerParts(options, *text), options.text, text),
+    : BytePredictor(TransformerLayout(ShapeOnBytes(options)),
+                    TransformerFlops(ShapeOnBytes(options), options.text.batch_size), options.text,
+                    std::move(text)),
       shape_(ShapeOnBytes(options)),
       embedding_std_(options.model.embedding_std) {}
 

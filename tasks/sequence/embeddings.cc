@@ -1,5 +1,6 @@
 #include "lopt/tasks/sequence/embeddings.h"
 
+#include "lopt/base/error.h"
 #include "lopt/tasks/layers/network_init.h"
 
 namespace lopt {
@@ -7,6 +8,12 @@ namespace lopt {
 void VisitEmbeddingStd(FieldVisitor& v, double* embedding_std) {
   v.Field("embedding_std", embedding_std, Between(1e-6, 1e6),
           "Standard deviation of the initial embeddings: 1 is PyTorch's, GPT-2 has 0.02.");
+}
+
+void RequirePlaces(const std::string& who, const std::string& options, int64_t places) {
+  constexpr int64_t kMost = 1024;
+  Require(places <= kMost, "{}: {} places a sequence, wanted at most {}: another {}", who, places,
+          kMost, options);
 }
 
 void InitNetworkOnEmbeddings(const Layout& layout, double embedding_std, Key key,

@@ -17,8 +17,8 @@ TransformerShape ShapeOnPatches(const ImageTransformerOptions& options, const Im
   CheckOptions(kImageTransformer, options);
   const int64_t patch = options.patch;
   Require(data.height() % patch == 0 && data.width() % patch == 0,
-          "{}: images of {} x {} pixels cannot be cut into patches of {} x {}", kImageTransformer,
-          data.height(), data.width(), patch, patch);
+          "{}: patch must divide the images' height and width, got patch {} and images of {} x {}",
+          kImageTransformer, patch, data.height(), data.width());
   const auto& [width, layers, heads, embedding_std] = options.model;
   const TransformerShape shape{.length = data.height() / patch * (data.width() / patch),
                                .inputs = patch * patch * data.channels(),
@@ -26,7 +26,7 @@ TransformerShape ShapeOnPatches(const ImageTransformerOptions& options, const Im
                                .layers = layers,
                                .heads = heads,
                                .outputs = data.classes()};
-  CheckTransformer(kImageTransformer, shape);
+  CheckTransformer(kImageTransformer, "patch or image_size", shape);
   return shape;
 }
 

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/tasks/sequence/byte_sequences.h"
-
 namespace lopt {
 
 Layout LstmLayout(const LstmShape& shape) {

@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "lopt/base/fields.h"
-#include "lopt/base/key.h"
 #include "lopt/base/layout.h"
+#include "lopt/tasks/sequence/byte_sequences.h"
 
 namespace lopt {
 
@@ -13,7 +12,8 @@ namespace lopt {
 // Schmidhuber and Cummins 2000): from the embedding x_t of each byte, or the layer before,
 //   (i, f, g, o) = x_t W + b + h_t-1 U + d,   c_t = s(f) c_t-1 + s(i) tanh(g),
 //   h_t = s(o) tanh(c_t),
-// with s the sigmoid and h and c 0 before the first byte, and a linear layer on the last h_t.
+// with s the sigmoid and h and c 0 before the first byte, and a linear layer on each h_t of the
+// last layer.
 struct LstmShape {
   int64_t length = 0;  // bytes of a sequence
   int64_t width = 0;   // of embeddings and states
@@ -21,6 +21,7 @@ struct LstmShape {
 
   int64_t weights() const { return width * 4 * width; }
   int64_t layer_params() const { return 2 * (weights() + 4 * width); }
+  int64_t params() const { return (2 * width + 1) * kByteValues + layers * layer_params(); }
 };
 
 // The params, C order: "embedding" [width, 256], the columns of the bytes; of each layer l

@@ -12,6 +12,7 @@
 #include "lopt/base/vector_math-inl.h"
 #include "lopt/tasks/layers/classifier_head-inl.h"
 #include "lopt/tasks/layers/dense_layer-inl.h"
+#include "lopt/tasks/sequence/byte_embedding-inl.h"
 #include "lopt/tasks/sequence/byte_parts.h"
 #include "lopt/tasks/sequence/column_range-inl.h"
 
@@ -164,7 +165,9 @@ void LayerBackward(const LstmPass& pass, PanelMatrix inputs, const float* w, boo
   const int64_t width = pass.shape.width;
   const int64_t behind_w = pass.shape.weights() + kGates * width;
   const float* u = w + behind_w;
-  const PanelMatrix of_sums = TakePanels(pass.capacity, kGates * width, scratch);
+  // A step's products read tiles, beyond the last of its rows.
+  const PanelMatrix of_sums =
+      TakePanels(pass.capacity + RoundUp(pass.sequences, kWidth), kGates * width, scratch);
   const PanelMatrix of_before = TakePanels(RoundUp(pass.sequences, kWidth), width, scratch);
   float* of_states = scratch.Take<float>(pass.step_size()).data();
   float* of_next = scratch.Take<float>(pass.step_size()).data();  // through the next step
@@ -224,10 +227,8 @@ LossSums RunLstm(const LstmShape& shape, const LstmEvaluation& e, const BytePart
   const PanelMatrix x = TakePanels(pass.capacity, width, scratch);
   ClearRows(x, width, 0);
   const float* embedding = e.params.data();
-  ForRows(x, rows, [&](int64_t row, const auto& at) {
-    const int64_t byte = byte_of(part.bytes, row);
-    for (int64_t k = 0; k < width; ++k) at(k) = embedding[k * kByteValues + byte];
-  });
+  const auto read = [&](int64_t row) { return byte_of(part.bytes, row); };
+  LookUpBytes(embedding, width, rows, read, x);
 
   const std::span<LstmLayer> layers = scratch.Take<LstmLayer>(shape.layers);
   const std::span<PanelMatrix> inputs = scratch.Take<PanelMatrix>(shape.layers + 1);
@@ -249,23 +250,19 @@ LossSums RunLstm(const LstmShape& shape, const LstmEvaluation& e, const BytePart
                             .buffer = pass.buffer,
                             .logits = nullptr};
   float* slopes = scratch.Take<float>(kByteValues * pass.capacity).data();
-  const LossSums sums = HeadLosses(head, slopes);
+  const LossSums sums = ClassifierLosses(head, slopes);
   if (e.gradient.empty()) return sums;
 
   float* gradient = e.gradient.data();
   const auto gradient_of = [&](const float* at) { return gradient + (at - embedding); };
-  HeadWeightGradient(head, slopes, part.add, gradient_of(w));
+  ClassifierWeightGradient(head, slopes, part.add, gradient_of(w));
   const PanelMatrix of_x = TakePanels(pass.capacity, width, scratch);
-  HeadBackward(head, slopes, Derivative::kOne, of_x);
+  ClassifierBackward(head, slopes, Derivative::kOne, of_x);
   for (int64_t l = shape.layers - 1; l >= 0; --l) {
     w -= shape.layer_params();
     LayerBackward(pass, inputs[l], w, part.add, layers[l], of_x, gradient_of(w), scratch);
   }
-  if (!part.add) std::fill_n(gradient, width * kByteValues, 0.0f);
-  ForRows(of_x, rows, [&](int64_t row, const auto& at) {
-    const int64_t byte = byte_of(part.bytes, row);
-    for (int64_t k = 0; k < width; ++k) gradient[k * kByteValues + byte] += at(k);
-  });
+  EmbeddingGradient(of_x, width, rows, read, part.add, gradient);
   return sums;
 }
 
@@ -279,14 +276,16 @@ namespace {
 
 HWY_EXPORT(RunLstm);
 
-// Sequences of a part: a step's products want some dozens.
-constexpr int64_t kSequencesOfPart = 64;
+// A step's products are efficient from some dozens of sequences on; long ones make fewer.
+int64_t SequencesOfPart(const LstmShape& shape) {
+  return std::clamp<int64_t>(2048 / shape.length, 1, 64);
+}
 
 }  // namespace
 
 ClassifierResult ByteLstmLoss(const LstmShape& shape, const LstmEvaluation& e,
                               const ByteSequences& sequences, Workspace& scratch) {
-  return SumOverByteParts(sequences, kSequencesOfPart, scratch, [&](const BytePart& part) {
+  return SumOverByteParts(sequences, SequencesOfPart(shape), scratch, [&](const BytePart& part) {
     return LOPT_DISPATCH(RunLstm)(shape, e, part, scratch);
   });
 }

@@ -9,7 +9,7 @@ namespace lopt {
 
 // The mean softmax cross-entropy over all bytes of the sequences, of each the next byte's, and,
 // where wanted, its gradient, in single precision on the instruction set that base/isa.h names.
-// Bytes that are right are those of the result. The same inputs give the same bits on one
+// `correct` counts bytes. The same inputs give the same bits on one
 // instruction set.
 ClassifierResult ByteLstmLoss(const LstmShape& shape, const LstmEvaluation& e,
                               const ByteSequences& sequences, Workspace& scratch);

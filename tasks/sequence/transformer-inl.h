@@ -363,6 +363,10 @@ HWY_MAYBE_UNUSED static TransformerPass TakePass(const TransformerShape& shape,
       .last = TakeNorm(capacity, width, scratch)};
   const AttentionSizes sizes{shape.length, shape.head_size(), shape.causal};
   for (BlockArrays& block : pass.blocks) {
+    if (pass.gradient == nullptr && &block != pass.blocks.data()) {
+      block = pass.blocks.front();  // nothing of it is needed again
+      continue;
+    }
     block = {.attention = TakeNorm(capacity, width, scratch),
              .qkv = TakePanels(capacity, 3 * width, scratch),
              .shares = scratch.Take<float>(sequences * shape.heads * sizes.weights()).data(),
@@ -416,8 +420,8 @@ HWY_MAYBE_UNUSED static void RunBlocks(const TransformerPass& pass, Workspace& s
   NormOf(pass, at, pass.last);
 }
 
-// The gradient of a linear layer's params, and that of its inputs, times a derivative, which
-// replaces what that is taken from.
+// The gradient of a linear layer's params, and that of its inputs times a derivative. `of_inputs`
+// holds what the derivative is taken from; the gradient replaces it.
 HWY_MAYBE_UNUSED static void LinearBackward(const TransformerPass& pass, PanelMatrix inputs,
                                             int64_t in, int64_t out, const float* w,
                                             PanelMatrix of_outputs, Derivative derivative,

@@ -2,16 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "lopt/base/error.h"
 #include "lopt/tasks/most_numbers.h"
 #include "lopt/tasks/sequence/embeddings.h"
 
 namespace lopt {
-namespace {
-
-constexpr int64_t kMostPlaces = 1024;
-
-}  // namespace
 
 void TransformerOptions::Visit(FieldVisitor& v) {
   v.Field("width", &width, Between(1, 10000), "Numbers of each place between blocks.");
@@ -20,15 +19,22 @@ void TransformerOptions::Visit(FieldVisitor& v) {
   VisitEmbeddingStd(v, &embedding_std);
 }
 
-void CheckTransformer(const std::string& who, const TransformerShape& shape) {
+void CheckTransformer(const std::string& who, const std::string& places,
+                      const TransformerShape& shape) {
   Require(shape.width % shape.heads == 0,
           "{}: width must be a multiple of heads, got width {} and heads {}", who, shape.width,
           shape.heads);
-  Require(shape.length <= kMostPlaces, "{}: {} places a sequence, wanted at most {}", who,
-          shape.length, kMostPlaces);
-  // Of these factors no product overflows: width and layers are bounded.
-  Require(shape.params() <= kMostNumbers, "{}: {} params, wanted at most {}", who, shape.params(),
-          kMostNumbers);
+  RequirePlaces(who, places, shape.length);
+  // Of these factors no product overflows: width, layers and heads are bounded.
+  Require(shape.params() <= kMostNumbers,
+          "{}: width {} and layers {} make {} params, wanted at most {}", who, shape.width,
+          shape.layers, shape.params(), kMostNumbers);
+  const int64_t shares = std::max(kPlacesOfPart, shape.length) * shape.length;
+  Require(shape.layers * shape.heads * shares <= kMostNumbers,
+          "{}: {} layers of {} heads on {} places have {} numbers of attention, wanted at most {}; "
+          "take fewer layers or heads, or another {}",
+          who, shape.layers, shape.heads, shape.length, shape.layers * shape.heads * shares,
+          kMostNumbers, places);
 }
 
 Layout TransformerLayout(const TransformerShape& shape) {

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "lopt/base/fields.h"
 #include "lopt/base/layout.h"
@@ -24,8 +22,8 @@ struct TransformerOptions {
   void Visit(FieldVisitor& v);
 };
 
-// A transformer whose norms stand before what they are for (GPT-2, ViT): places of a sequence with
-// `width` numbers each go through `layers` blocks
+// A pre-norm transformer (GPT-2, ViT). Each place of a sequence has `width` numbers, which go
+// through `layers` blocks
 //   x += attention(norm(x)), x += mlp(norm(x)),
 // attention of `heads` heads, an MLP of 4 width gelu units (Activation::kGelu), then a norm and a
 // linear layer. Layer norms have scales and offsets.
@@ -56,9 +54,14 @@ struct TransformerShape {
   int64_t params() const { return embedding_params() + layers * block_params() + head_params(); }
 };
 
-// Throws Error if a width is no multiple of its heads, and above 1,024 places or 2^28 params. `who`
-// names the task.
-void CheckTransformer(const std::string& who, const TransformerShape& shape);
+// Places of the sequences that a kernel takes at a time, unless one alone has more.
+inline constexpr int64_t kPlacesOfPart = 256;
+
+// Throws Error if the width is no multiple of the heads, if there are more than 1,024 places or
+// 2^28 params, or if the attention of a part of a batch is more than 2^28 numbers. `who` names the
+// task, `places` the options that say how many places there are.
+void CheckTransformer(const std::string& who, const std::string& places,
+                      const TransformerShape& shape);
 
 // The params, C order. What the sequence is made of: "embedding" [width, 256], the columns of the
 // bytes, or "patches/w" [inputs, width] and "patches/b" [width]; "place" [width, length]. Each

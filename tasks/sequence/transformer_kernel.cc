@@ -11,6 +11,7 @@
 #include "lopt/base/dispatch.h"
 #include "lopt/tasks/layers/batch_parts-inl.h"
 #include "lopt/tasks/layers/classifier_head-inl.h"
+#include "lopt/tasks/sequence/byte_embedding-inl.h"
 #include "lopt/tasks/sequence/byte_parts.h"
 #include "lopt/tasks/sequence/transformer-inl.h"
 
@@ -40,10 +41,10 @@ LossSums RunHead(const TransformerPass& pass, const ClassifierHead& head, PanelM
                  Workspace& scratch) {
   const Workspace::Frame frame(scratch);
   float* slopes = scratch.Take<float>(head.classes * head.capacity).data();
-  const LossSums sums = HeadLosses(head, slopes);
+  const LossSums sums = ClassifierLosses(head, slopes);
   if (pass.gradient == nullptr) return sums;
-  HeadWeightGradient(head, slopes, pass.add, pass.GradientOf(head.w));
-  HeadBackward(head, slopes, Derivative::kOne, of_units);
+  ClassifierWeightGradient(head, slopes, pass.add, pass.GradientOf(head.w));
+  ClassifierBackward(head, slopes, Derivative::kOne, of_units);
   return sums;
 }
 
@@ -69,9 +70,8 @@ LossSums RunBytes(const TransformerShape& shape, const TransformerEvaluation& e,
   const TransformerPass pass = TakePass(shape, e, part.sequences, part.add, scratch);
   const int64_t width = shape.width;
   const float* embedding = e.params.data();
-  ForRows(pass.x, pass.count, [&](int64_t row, const auto& x) {
-    for (int64_t k = 0; k < width; ++k) x(k) = embedding[k * kByteValues + part.bytes[row]];
-  });
+  const auto byte_of = [&](int64_t row) { return part.bytes[static_cast<size_t>(row)]; };
+  LookUpBytes(embedding, width, pass.count, byte_of, pass.x);
   AddPlaces(pass, embedding + width * kByteValues);
   RunBlocks(pass, scratch);
   const PanelMatrix of_x = TakePanels(pass.capacity, width, scratch);
@@ -80,10 +80,7 @@ LossSums RunBytes(const TransformerShape& shape, const TransformerEvaluation& e,
   if (pass.gradient == nullptr) return sums;
   BlocksBackward(pass, of_x, scratch);
   float* gradient = e.gradient.data();
-  if (!part.add) std::fill_n(gradient, width * kByteValues, 0.0f);
-  ForRows(of_x, pass.count, [&](int64_t row, const auto& x) {
-    for (int64_t k = 0; k < width; ++k) gradient[k * kByteValues + part.bytes[row]] += x(k);
-  });
+  EmbeddingGradient(of_x, width, pass.count, byte_of, part.add, gradient);
   PlaceGradient(pass, of_x, gradient + width * kByteValues);
   return sums;
 }
@@ -181,9 +178,8 @@ namespace {
 HWY_EXPORT(RunBytes);
 HWY_EXPORT(RunImages);
 
-// Sequences of a part: as many as have 256 places, which the caches hold.
+// A part has 256 places, which fit in the caches, or one sequence.
 int64_t SequencesOfPart(const TransformerShape& shape) {
-  constexpr int64_t kPlacesOfPart = 256;
   return std::max<int64_t>(1, kPlacesOfPart / shape.length);
 }
 

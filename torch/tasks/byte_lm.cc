@@ -96,11 +96,11 @@ std::shared_ptr<const TaskFamily> MakeByteLm(const ByteLmOptions& options,
         return loss(model, e.params, data(e.examples), e.aux_wanted);
       },
       std::move(parts), rows,
-      [data = ByteWindows(*text, windows, options.text.length)](const TorchEvaluation& e) {
-        // A window is a line, a byte a pixel of its grey; ASCII ends in white.
-        const torch::Tensor bytes = data(e.examples).flatten(0, -2);
-        return std::vector<Pictures>{
-            ToPictures("batch", bytes.to(torch::kFloat32).div(127).unsqueeze(0).unsqueeze(0))};
+      [text, windows, length = options.text.length](const TorchEvaluation& e) {
+        const torch::Tensor examples = e.examples.flatten().to(torch::kCPU, torch::kInt32);
+        const std::span<const int32_t> rows(examples.data_ptr<int32_t>(),
+                                            static_cast<size_t>(examples.numel()));
+        return std::vector<Pictures>{PictureOfWindows(*text, windows.starts, length, rows)};
       });
 }
 
