@@ -222,7 +222,8 @@ TEST_CASE("Tasks without classes, splits without rows and logits that are not nu
   const std::vector<float> params(2);
   CHECK(ErrorOf([&] { Predict("runs/x", quadratic, params, params, {}, Split::kTest, scratch); }) ==
         "runs/x: the task has no classes to predict; those that have are ImageMLP, ImageConv, "
-        "ParametricImageMLP, TorchImageMLP, TorchImageConv, TorchRowLSTM, TorchSTN, TableMLP with "
+        "ParametricImageMLP, TorchImageMLP, TorchImageConv, TorchRowLSTM, TorchSTN, "
+        "ImageTransformer, TableMLP with "
         "the option classes, and tasks over one of them");
 
   class NoTest : public TaskFamily {

@@ -378,7 +378,7 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
            "meta_loss, meta_loss_aux, meta_loss_log, non_finite, "
            "random_initial_iteration_offset, random_initial_iteration_multiple, with_metrics, "
            "weight, num_tasks, trunc_length, std, "
-           "sign_delta_loss_scalar, burn_in; did you mean 'num_tasks'?\n");
+           "sign_delta_loss_scalar, burn_in, directions; did you mean 'num_tasks'?\n");
   CHECK_EQ(
       ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),
       "lopt: config: 'estimators[0].num_tasks' must be an integer in [1, 100000], got \"2\"\n");
