@@ -357,7 +357,7 @@ TEST_CASE("Wrong sizes are errors") {
   CHECK(error({.model = {.width = 10, .heads = 3}}) ==
         "ByteTransformer: width must be a multiple of heads, got width 10 and heads 3");
   CHECK(error({.text = {.length = 1025}}) ==
-        "ByteTransformer: 1025 places a sequence, wanted at most 1024: another length");
+        "ByteTransformer: sequences of 1025 places, wanted at most 1024; choose another length");
   CHECK(error({.model = {.width = 10000, .layers = 1, .heads = 1}})
             .find("wanted at most 268435456") != std::string::npos);
   CHECK(error({.model = {.layers = -1}}).find("layers") != std::string::npos);
@@ -367,7 +367,7 @@ TEST_CASE("Wrong sizes are errors") {
         "ByteLSTM: width 10000 and layers 1 make 805200256 params, wanted at most 268435456");
   CHECK(ErrorOf([&] {
           ByteLstm({.text = {.length = 2000}}, text);
-        }).starts_with("ByteLSTM: 2000 places a sequence, wanted at most 1024"));
+        }).starts_with("ByteLSTM: sequences of 2000 places, wanted at most 1024"));
   CHECK(error({.text = {.length = 1024}, .model = {.width = 32, .layers = 1000, .heads = 32}})
             .find("numbers of attention, wanted at most 268435456") != std::string::npos);
   CHECK(

@@ -12,8 +12,8 @@ void VisitEmbeddingStd(FieldVisitor& v, double* embedding_std) {
 
 void RequirePlaces(const std::string& who, const std::string& options, int64_t places) {
   constexpr int64_t kMost = 1024;
-  Require(places <= kMost, "{}: {} places a sequence, wanted at most {}: another {}", who, places,
-          kMost, options);
+  Require(places <= kMost, "{}: sequences of {} places, wanted at most {}; choose another {}", who,
+          places, kMost, options);
 }
 
 void InitNetworkOnEmbeddings(const Layout& layout, double embedding_std, Key key,
