@@ -12,7 +12,7 @@ if(NOT LOPT_SANITIZE)
     set(needed [[echo "skipped: this build has no Python package, whose reference is a part of the site"; exit 77]])
   endif()
   add_test(NAME "docs: the site" COMMAND sh -c "${needed}; LOPT_NO_INSTALL=1 \"$0\" \"$1\"" ${CMAKE_SOURCE_DIR}/tools/build_docs ${CMAKE_BINARY_DIR})
-  set_tests_properties("docs: the site" PROPERTIES LABELS docs SKIP_RETURN_CODE 77 TIMEOUT 1800)
+  set_tests_properties("docs: the site" PROPERTIES LABELS docs COST 100 SKIP_RETURN_CODE 77 TIMEOUT 1800)
   # In a browser, skipped where there is no Chromium or no site.
   add_test(NAME "docs: screenshots" COMMAND ${CMAKE_SOURCE_DIR}/tests/site_screenshot ${CMAKE_BINARY_DIR})
   set_tests_properties("docs: screenshots" PROPERTIES DEPENDS "docs: the site" LABELS "docs;nightly" SKIP_RETURN_CODE 77 TIMEOUT 1800)
