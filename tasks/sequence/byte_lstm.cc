@@ -1,7 +1,5 @@
 #include "lopt/tasks/sequence/byte_lstm.h"
 
-#include <utility>
-
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/most_numbers.h"
@@ -40,9 +38,9 @@ void ByteLstmOptions::Visit(FieldVisitor& v) {
   VisitEmbeddingStd(v, &embedding_std);
 }
 
-ByteLstm::ByteLstm(const ByteLstmOptions& options, std::shared_ptr<const TextData> text)
+ByteLstm::ByteLstm(const ByteLstmOptions& options, const std::shared_ptr<const TextData>& text)
     : BytePredictor(LstmLayout(ShapeOf(options)), Flops(ShapeOf(options), options.text.batch_size),
-                    options.text, std::move(text)),
+                    options.text, text),
       shape_(ShapeOf(options)),
       embedding_std_(options.embedding_std) {}
 

@@ -22,7 +22,7 @@ struct ByteLstmOptions {
 class ByteLstm : public BytePredictor {
  public:
   // Throws Error as CheckOptions and TextWindows do, and above 2^28 params.
-  ByteLstm(const ByteLstmOptions& options, std::shared_ptr<const TextData> text);
+  ByteLstm(const ByteLstmOptions& options, const std::shared_ptr<const TextData>& text);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,

@@ -17,7 +17,7 @@ TaskParts PartsOf(Layout params, double flops, const TextOptions& options,
 }  // namespace
 
 BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,
-                             std::shared_ptr<const TextData> text)
+                             const std::shared_ptr<const TextData>& text)
     : BytePredictor(std::move(params), flops, options, TextWindows(options, *text), text) {}
 
 BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,

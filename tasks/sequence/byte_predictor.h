@@ -18,7 +18,7 @@ class BytePredictor : public TaskFamily {
  protected:
   // A model's params and TaskParts::flops. Throws Error as TextWindows does.
   BytePredictor(Layout params, double flops, const TextOptions& options,
-                std::shared_ptr<const TextData> text);
+                const std::shared_ptr<const TextData>& text);
 
  private:
   BytePredictor(Layout params, double flops, const TextOptions& options, TextWindows windows,

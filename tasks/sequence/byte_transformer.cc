@@ -1,7 +1,5 @@
 #include "lopt/tasks/sequence/byte_transformer.h"
 
-#include <utility>
-
 #include "lopt/base/options.h"
 #include "lopt/tasks/sequence/embeddings.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
@@ -32,10 +30,10 @@ void ByteTransformerOptions::Visit(FieldVisitor& v) {
 }
 
 ByteTransformer::ByteTransformer(const ByteTransformerOptions& options,
-                                 std::shared_ptr<const TextData> text)
+                                 const std::shared_ptr<const TextData>& text)
     : BytePredictor(TransformerLayout(ShapeOnBytes(options)),
                     TransformerFlops(ShapeOnBytes(options), options.text.batch_size), options.text,
-                    std::move(text)),
+                    text),
       shape_(ShapeOnBytes(options)),
       embedding_std_(options.model.embedding_std) {}
 

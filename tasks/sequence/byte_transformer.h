@@ -19,7 +19,8 @@ struct ByteTransformerOptions {
 class ByteTransformer : public BytePredictor {
  public:
   // Throws Error as CheckOptions, CheckTransformer and TextWindows do.
-  ByteTransformer(const ByteTransformerOptions& options, std::shared_ptr<const TextData> text);
+  ByteTransformer(const ByteTransformerOptions& options,
+                  const std::shared_ptr<const TextData>& text);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
