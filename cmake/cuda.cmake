@@ -1,6 +1,6 @@
 # Kernels for NVIDIA GPUs: the .cu files of the folders, where they are wanted and there is CUDA's compiler; else the files *_none.cc stand in for
 # them. They take a third of the time of a build, so without a GPU they are asked for.
-set(LOPT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO, where nvcc and a GPU are found; NVCC, where nvcc is found; ON, an error without nvcc; OFF")
+set(LOPT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO, where nvcc and a GPU are found; NVCC, where nvcc is found, without a GPU to see that they compile; ON, an error without nvcc; OFF")
 set_property(CACHE LOPT_CUDA PROPERTY STRINGS AUTO NVCC ON OFF)
 set(LOPT_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs that are compiled for, as CMAKE_CUDA_ARCHITECTURES names them; 90 is code and PTX")
 set(LOPT_GPU_DEVICES "/dev/nvidia[0-9]*;/dev/dxg" CACHE STRING "Files of which one is there where a GPU is: Linux's own, WSL's")
@@ -35,7 +35,7 @@ endif()
 if(lopt_has_cuda)
   set(lopt_cuda_options -Xptxas=-v,--warn-on-spills)
   set(unoptimized)
-  # NVCC without a GPU only sees that they compile, which takes a tenth of the time unoptimized.
+  # Without a GPU, NVCC only checks that kernels compile. Unoptimized that takes a tenth of the time.
   if(LOPT_CUDA STREQUAL NVCC AND NOT gpus)
     include(CheckCompilerFlag)
     check_compiler_flag(CUDA -Ofc=max LOPT_NVCC_COMPILES_FAST)

@@ -196,7 +196,7 @@ GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squa
   estimate.counts = counts_;
   losses_.WriteTo(&estimate.metrics);
   noted_.WriteTo(&estimate.metrics);
-  // The gradients of orthogonal pairs are not drawn each by itself.
+  // The ratio takes the pairs' gradients as independent.
   if (perturbations_.directions() == Directions::kIndependent) {
     WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
   }

@@ -58,7 +58,7 @@ double SumOfSquaredGradients(std::span<const double> weights, std::span<const fl
 // half of theta's numbers as they are: losses would not differ, and theta would not train.
 void RequireMoves(std::span<const float> theta, double std);
 
-// Throws Error if `problem` runs on a device, which cannot make such perturbations.
+// Throws Error if the directions are orthogonal and `problem` runs on a device.
 void RequireDirections(const char* type, Directions directions, const InnerProblem& problem);
 
 // One estimate of N pairs, which the key of its window decides: their perturbations, what
@@ -66,10 +66,11 @@ void RequireDirections(const char* type, Directions directions, const InnerProbl
 class AntitheticPairs {
  public:
   // Perturbations of their own in this window: those of FoldIn(key, kPerturbationDraw). Throws
-  // Error as RequireMoves does.
+  // Error as RequireMoves and RequireDirections do.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key, int64_t pairs,
                   double std, Directions directions = Directions::kIndependent);
-  // Perturbations that the estimator names. Throws Error as RequireMoves does.
+  // Perturbations that the estimator names. Throws Error as RequireMoves and
+  // RequireDirections do.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                   Perturbations perturbations);
 

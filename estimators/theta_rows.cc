@@ -10,10 +10,11 @@
 namespace lopt {
 
 void VisitDirections(FieldVisitor& v, Directions* directions) {
-  v.Choice("directions", directions, kDirections,
-           "Whether the perturbations of the pairs are drawn each by itself or orthogonal to each "
-           "other. Orthogonal ones lower the variance of the gradient if there are nearly as many "
-           "pairs as theta has weights. TruncatedNRES, GPESK and GPUs refuse them.");
+  v.Choice(
+      "directions", directions, kDirections,
+      "How the pairs' perturbations are drawn: each by itself, or orthogonal to each other. "
+      "Orthogonal ones lower the gradient's variance, the more so the more pairs there are for "
+      "theta's size. TruncatedNRES, GPESK and GPUs refuse them.");
 }
 
 Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimension,

@@ -32,11 +32,10 @@ struct WindowStep {
   int64_t inner_step = 0;  // of the running episode, 0-based
 };
 
-// How the perturbations of N pairs of a window lie to each other, vectors of D numbers.
-// kIndependent: each is drawn by itself. kOrthogonal: those of pairs [0, D), [D, 2D), ... are
-// orthogonal to each other, each with the norm that it would have by itself (Choromanski et al.
-// 2018, arXiv 1804.02395). The gradient stays unbiased; if the loss is linear and N <= D, it has (D
-// + 2 - N) / (D + 1) of the variance of independent ones.
+// How a window's N perturbations, vectors of D numbers, lie to each other. kIndependent draws each
+// by itself. kOrthogonal makes those of pairs [0, D), [D, 2D), ... orthogonal and keeps their norms
+// (Choromanski et al. 2018, arXiv 1804.02395). The gradient stays unbiased. If the loss is linear
+// and N <= D, its variance is (D + 2 - N) / (D + 1) of that of independent ones.
 enum class Directions { kIndependent, kOrthogonal };
 inline constexpr Named<Directions> kDirections[] = {{Directions::kIndependent, "independent"},
                                                     {Directions::kOrthogonal, "orthogonal"}};
@@ -76,8 +75,8 @@ class Perturbations {
   Directions directions() const { return directions_; }
   // How long they last.
   const PerturbationClock& clock() const { return clock_; }
-  // The key of pair n's perturbation at a step of the window; of orthogonal ones, that of the
-  // numbers that it is made of.
+  // The key of pair n's perturbation at a step of the window. Orthogonal ones are made of the
+  // numbers of this key and of the keys before it in the block of D.
   Key KeyOf(int64_t pair, const WindowStep& at) const;
 
   // Pair n's for the whole window, [D]. Throws Error if they last for blocks of episodes.

@@ -169,15 +169,16 @@ TaskTypes BuiltIn() {
         return std::make_shared<EmbeddingProduct>(options, GetRatings(options.ratings, resources));
       });
   types.Add<ByteTransformerOptions>(
-      "ByteTransformer", "A causal transformer that predicts the bytes of a text, natively.",
+      "ByteTransformer",
+      "A causal transformer predicts the bytes of a text; needs no torch module.",
       [](const ByteTransformerOptions& options, const TaskResources& resources) {
         return std::make_shared<ByteTransformer>(options, GetText(options.text, resources));
       });
-  types.Add<ByteLstmOptions>("ByteLSTM", "An LSTM that predicts the bytes of a text, natively.",
-                             [](const ByteLstmOptions& options, const TaskResources& resources) {
-                               return std::make_shared<ByteLstm>(options,
-                                                                 GetText(options.text, resources));
-                             });
+  types.Add<ByteLstmOptions>(
+      "ByteLSTM", "An LSTM predicts the bytes of a text; needs no torch module.",
+      [](const ByteLstmOptions& options, const TaskResources& resources) {
+        return std::make_shared<ByteLstm>(options, GetText(options.text, resources));
+      });
   types.Add<ImageTransformerOptions>(
       "ImageTransformer", "A vision transformer that classifies small images.",
       [](const ImageTransformerOptions& options, const TaskResources& resources) {

@@ -10,6 +10,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/error.h"
+#include "lopt/estimators/antithetic.h"
 #include "lopt/estimators/device_program.h"
 #include "lopt/estimators/full_es.h"
 #include "lopt/estimators/lopt_problem.h"
@@ -449,6 +450,11 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
               std::make_shared<ConstantTruncationSchedule>(ConstantTruncationSchedule::Options{}),
               {.directions = Directions::kOrthogonal});
         }) == "FullES" + refused);
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Zero(problem->theta_layout().size()),
+                              .outer = {}};
+  CHECK(ErrorOf([&] {
+          AntitheticPairs(*problem, weights, KeyFromSeed(1), 2, .1, Directions::kOrthogonal);
+        }) == "antithetic pairs" + refused);
 }
 
 TEST_CASE("A state of other replicas or of another problem is an Error that names its array") {

@@ -198,7 +198,7 @@ TEST_CASE("A batch of several parts has the mean of its sequences' gradients") {
   for (int32_t i = 0; i < 90; ++i) examples.push_back(i % 20);
   CheckLikeOneByOne(images, {examples.begin() + 40, examples.end()});
   CheckLikeOneByOne(Vit(2, 0), {1, 2, 3});
-  // One sequence, and six, are no whole tile of a step's product; their steps are whole panels.
+  // Six sequences are no whole tile of a step's product, and their steps are whole panels.
   const ByteLstm few({.text = {.length = 32}, .width = 5},
                      std::make_shared<TextData>(DrawnBytes(3000)));
   CheckLikeOneByOne(few, {0, 1, 2, 3, 4, 5});
@@ -349,6 +349,16 @@ TEST_CASE("Gradient descent learns a text that repeats itself, by looking two by
   CHECK(recurrent < least + .02);
 }
 
+TEST_CASE("A picture of windows has a line for each, from the byte before it on") {
+  const TextData text(std::vector<uint8_t>{0, 127, 0, 127, 127, 0, 0, 127});
+  const std::vector<int64_t> starts = {0, 3};
+  const std::vector<int32_t> examples = {1, 0, 1};
+  const Pictures picture = PictureOfWindows(text, starts, 2, examples);
+  CHECK(picture.height == 3);
+  CHECK(picture.width == 3);
+  CHECK(picture.pixels == std::vector<float>{1, 1, 0, 0, 1, 0, 1, 1, 0});
+}
+
 TEST_CASE("Wrong sizes are errors") {
   const auto text = std::make_shared<TextData>(DrawnBytes(20000));
   const auto error = [&](const ByteTransformerOptions& options) {
@@ -357,7 +367,7 @@ TEST_CASE("Wrong sizes are errors") {
   CHECK(error({.model = {.width = 10, .heads = 3}}) ==
         "ByteTransformer: width must be a multiple of heads, got width 10 and heads 3");
   CHECK(error({.text = {.length = 1025}}) ==
-        "ByteTransformer: sequences of 1025 places, wanted at most 1024; choose another length");
+        "ByteTransformer: length must be at most 1024, got 1025");
   CHECK(error({.model = {.width = 10000, .layers = 1, .heads = 1}})
             .find("wanted at most 268435456") != std::string::npos);
   CHECK(error({.model = {.layers = -1}}).find("layers") != std::string::npos);
@@ -365,11 +375,26 @@ TEST_CASE("Wrong sizes are errors") {
         std::string::npos);
   CHECK(ErrorOf([&] { ByteLstm({.width = 10000, .layers = 1}, text); }) ==
         "ByteLSTM: width 10000 and layers 1 make 805200256 params, wanted at most 268435456");
-  CHECK(ErrorOf([&] {
-          ByteLstm({.text = {.length = 2000}}, text);
-        }).starts_with("ByteLSTM: sequences of 2000 places, wanted at most 1024"));
+  CHECK(ErrorOf([&] { ByteLstm({.text = {.length = 2000}}, text); }) ==
+        "ByteLSTM: length must be at most 1024, got 2000");
+  const std::string scratch = "numbers of scratch memory, wanted at most 268435456";
   CHECK(error({.text = {.length = 1024}, .model = {.width = 32, .layers = 1000, .heads = 32}})
-            .find("numbers of attention, wanted at most 268435456") != std::string::npos);
+            .find(scratch) != std::string::npos);
+  // A place of one sequence takes a whole vector.
+  CHECK(error({.text = {.length = 1}, .model = {.width = 16, .layers = 1000, .heads = 16}})
+            .find(scratch) != std::string::npos);
+  CHECK(ErrorOf([&] { ByteLstm({.width = 150, .layers = 1000}, text); }).find(scratch) !=
+        std::string::npos);
+  RawImages large{.count = 10, .height = 64, .width = 64, .channels = 1};
+  large.pixels.resize(40960);
+  large.labels = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+  SplitOneSet(large.count, large.splits);
+  CHECK(ErrorOf([&] {
+          ImageTransformer({.images = {.image_size = 0}, .patch = 1},
+                           std::make_shared<ImageData>(large, 0));
+        }) ==
+        "ImageTransformer: patch 1 cuts images of 64 x 64 into 4096 patches, wanted at most "
+        "1024");
   CHECK(
       ErrorOf([] { Vit(3); }) ==
       "ImageTransformer: patch must divide the images' height and width, got patch 3 and images of "

@@ -255,8 +255,10 @@ def meta_train(
             _same("population", population, search.population)
         if std is not None:
             _same("std", std, search.std)
+        # A search of an earlier version has not the keys that have come since, with their defaults.
+        had = _core.Experiment(search.config).config
         for key in _KEYS:
-            _same(key, experiment.config[key], search.config[key])
+            _same(key, experiment.config[key], had[key])
         for what, having in _made_by().items():
             _same(what, having, search.made_by[what])
         if wanted < search.generation:

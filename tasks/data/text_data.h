@@ -50,8 +50,8 @@ struct TextWindows {
   std::pair<int64_t, int64_t> splits[4];  // rows [first, last) of each Split
 };
 
-// Windows to look at, called "batch": each is a line, the byte before it and its own, and a byte a
-// pixel of its grey, so that ASCII ends in white.
+// A picture of windows, called "batch". Each line is a window and the byte before it; each pixel is
+// a byte as grey, with 127, the end of ASCII, as white.
 Pictures PictureOfWindows(const TextData& data, std::span<const int64_t> starts, int64_t length,
                           std::span<const int32_t> examples);
 

@@ -15,10 +15,15 @@ LstmShape ShapeOf(const ByteLstmOptions& options) {
   CheckOptions(kByteLstm, options);
   const LstmShape shape{
       .length = options.text.length, .width = options.width, .layers = options.layers};
-  RequirePlaces(kByteLstm, "length", shape.length);
+  RequireLength(kByteLstm, shape.length);
   Require(shape.params() <= kMostNumbers,
           "{}: width {} and layers {} make {} params, wanted at most {}", kByteLstm, shape.width,
           shape.layers, shape.params(), kMostNumbers);
+  // A layer keeps states, cells and four gates of each byte, and works on twice the gates.
+  constexpr int64_t kMatrices = 14;
+  RequireScratch(kByteLstm,
+                 static_cast<double>(shape.layers * shape.width) *
+                     static_cast<double>(kMatrices * shape.sequences_of_part() * shape.length));
   return shape;
 }
 

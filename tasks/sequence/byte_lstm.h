@@ -21,7 +21,8 @@ struct ByteLstmOptions {
 // An LSTM (LstmShape) that predicts bytes (BytePredictor). Unlike ByteLM's its first states are 0.
 class ByteLstm : public BytePredictor {
  public:
-  // Throws Error as CheckOptions and TextWindows do, and above 2^28 params.
+  // Throws Error as CheckOptions, RequireLength, RequireScratch and TextWindows do, and above 2^28
+  // params.
   ByteLstm(const ByteLstmOptions& options, const std::shared_ptr<const TextData>& text);
 
  private:

@@ -14,17 +14,17 @@
 
 namespace lopt {
 
-// A part of a batch of sequences that a kernel takes at a time: one after the other. `next` may
-// be read kSpareRows beyond its end.
+// A part of a batch, which a kernel takes at a time. Its sequences lie one after the other. `next`
+// may be read kSpareRows beyond its end.
 struct BytePart {
   std::span<const int32_t> bytes;
-  std::span<const int32_t> next;  // behind each of them
+  std::span<const int32_t> next;  // the byte after each
   int64_t sequences;
   float scale;  // 1 / bytes of the whole batch
   bool add;     // whether there are parts before, to whose gradient that of this one is added
 };
 
-// The mean over all bytes from run(part), which gives the LossSums of at most `most` sequences.
+// The result over all bytes. run(part) gives the LossSums of a part of at most `most` sequences.
 template <class Run>
 ClassifierResult SumOverByteParts(const ByteSequences& of, int64_t most, Workspace& scratch,
                                   const Run& run) {

@@ -11,20 +11,19 @@
 
 namespace lopt {
 
-// What native models that predict each byte of a window of text from those before it share. The
-// loss is the mean softmax cross-entropy of the bytes, in nats; meta-losses are cut to [0, 1.5 ln
-// 256]; aux is "accuracy". Text, windows and splits are those of ByteLM. No config.
+// The base of native models that predict each byte of a window of text from those before it. The
+// loss is the bytes' mean softmax cross-entropy, in nats; meta-losses are cut to [0, 1.5 ln 256].
+// The aux output is "accuracy". Text, windows and splits are those of ByteLM. There is no config.
 class BytePredictor : public TaskFamily {
  protected:
-  // A model's params and TaskParts::flops. Throws Error as TextWindows does.
+  // `params` and `flops` are the model's, as in TaskParts. Throws Error as TextWindows does.
   BytePredictor(Layout params, double flops, const TextOptions& options,
                 const std::shared_ptr<const TextData>& text);
 
  private:
   BytePredictor(Layout params, double flops, const TextOptions& options, TextWindows windows,
                 std::shared_ptr<const TextData> text);
-  // Of one row of an evaluation: the loss of the bytes and, where e.gradients is not empty, its
-  // gradient.
+  // Gives the loss of one row and writes its gradient to e.gradients, unless that is empty.
   virtual ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
                                      Workspace& scratch) const = 0;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;

@@ -5,11 +5,11 @@
 
 namespace lopt {
 
-// The values of a byte, which are the classes of the next one.
+// How many values a byte has, and so how many classes a prediction has.
 inline constexpr int64_t kByteValues = 256;
 
-// Sequences of bytes: number `example` is the bytes text[starts[example], + length), each of which
-// is to tell the next one.
+// Sequences of bytes: number `example` is the bytes text[starts[example], + length), and a model
+// predicts the byte after each.
 struct ByteSequences {
   const uint8_t* text;
   const int64_t* starts;

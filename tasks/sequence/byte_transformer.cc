@@ -11,6 +11,7 @@ constexpr char kByteTransformer[] = "ByteTransformer";
 
 TransformerShape ShapeOnBytes(const ByteTransformerOptions& options) {
   CheckOptions(kByteTransformer, options);
+  RequireLength(kByteTransformer, options.text.length);
   const auto& [width, layers, heads, embedding_std] = options.model;
   const TransformerShape shape{.length = options.text.length,
                                .width = width,
@@ -18,7 +19,7 @@ TransformerShape ShapeOnBytes(const ByteTransformerOptions& options) {
                                .heads = heads,
                                .outputs = kByteValues,
                                .causal = true};
-  CheckTransformer(kByteTransformer, "length", shape);
+  CheckTransformer(kByteTransformer, shape);
   return shape;
 }
 

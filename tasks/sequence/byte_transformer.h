@@ -18,7 +18,7 @@ struct ByteTransformerOptions {
 // A causal transformer (TransformerShape) that predicts bytes (BytePredictor).
 class ByteTransformer : public BytePredictor {
  public:
-  // Throws Error as CheckOptions, CheckTransformer and TextWindows do.
+  // Throws Error as CheckOptions, RequireLength, CheckTransformer and TextWindows do.
   ByteTransformer(const ByteTransformerOptions& options,
                   const std::shared_ptr<const TextData>& text);
 

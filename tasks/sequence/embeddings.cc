@@ -2,6 +2,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/tasks/layers/network_init.h"
+#include "lopt/tasks/most_numbers.h"
 
 namespace lopt {
 
@@ -10,10 +11,15 @@ void VisitEmbeddingStd(FieldVisitor& v, double* embedding_std) {
           "Standard deviation of the initial embeddings: 1 is PyTorch's, GPT-2 has 0.02.");
 }
 
-void RequirePlaces(const std::string& who, const std::string& options, int64_t places) {
-  constexpr int64_t kMost = 1024;
-  Require(places <= kMost, "{}: sequences of {} places, wanted at most {}; choose another {}", who,
-          places, kMost, options);
+void RequireLength(const std::string& who, int64_t length) {
+  Require(length <= kMostPlaces, "{}: length must be at most {}, got {}", who, kMostPlaces, length);
+}
+
+void RequireScratch(const std::string& who, double numbers) {
+  Require(numbers <= static_cast<double>(kMostNumbers),
+          "{}: these sizes want {:.3g} numbers of scratch memory, wanted at most {}; take fewer "
+          "layers or places, or a smaller width",
+          who, numbers, kMostNumbers);
 }
 
 void InitNetworkOnEmbeddings(const Layout& layout, double embedding_std, Key key,

@@ -13,11 +13,17 @@ namespace lopt {
 // The option "embedding_std" of families with embeddings.
 void VisitEmbeddingStd(FieldVisitor& v, double* embedding_std);
 
-// Throws Error if a sequence has more than 1,024 places. `options` are those that say how many.
-void RequirePlaces(const std::string& who, const std::string& options, int64_t places);
+// The most places that a sequence may have.
+inline constexpr int64_t kMostPlaces = 1024;
 
-// Draws params as InitNetwork does, but for the embeddings of bytes and places, the tensors
-// "embedding" and "place", which are embedding_std N(0, 1).
+// Throws Error if the option "length" of a task on bytes is larger.
+void RequireLength(const std::string& who, int64_t length);
+
+// Throws Error if a kernel would take more than 2^28 numbers of scratch memory.
+void RequireScratch(const std::string& who, double numbers);
+
+// Draws params as InitNetwork does, except "embedding" and "place", which are normal with standard
+// deviation embedding_std.
 void InitNetworkOnEmbeddings(const Layout& layout, double embedding_std, Key key,
                              std::span<float> params);
 

@@ -19,14 +19,18 @@ TransformerShape ShapeOnPatches(const ImageTransformerOptions& options, const Im
   Require(data.height() % patch == 0 && data.width() % patch == 0,
           "{}: patch must divide the images' height and width, got patch {} and images of {} x {}",
           kImageTransformer, patch, data.height(), data.width());
+  const int64_t places = data.height() / patch * (data.width() / patch);
+  Require(places <= kMostPlaces,
+          "{}: patch {} cuts images of {} x {} into {} patches, wanted at most {}",
+          kImageTransformer, patch, data.height(), data.width(), places, kMostPlaces);
   const auto& [width, layers, heads, embedding_std] = options.model;
-  const TransformerShape shape{.length = data.height() / patch * (data.width() / patch),
+  const TransformerShape shape{.length = places,
                                .inputs = patch * patch * data.channels(),
                                .width = width,
                                .layers = layers,
                                .heads = heads,
                                .outputs = data.classes()};
-  CheckTransformer(kImageTransformer, "patch or image_size", shape);
+  CheckTransformer(kImageTransformer, shape);
   return shape;
 }
 

@@ -23,15 +23,15 @@ struct ImageTransformerOptions {
   void Visit(FieldVisitor& v);
 };
 
-// A vision transformer (Dosovitskiy et al. 2021; TransformerShape) that classifies images: linear
-// maps of the patches and embeddings of their places, blocks in which each patch attends to all,
-// and the mean over patches instead of a class token. Initial params are those of
-// InitNetworkOnEmbeddings, config and model state those of the augmentation; the rest is that of
-// every image classifier (image_task.h).
+// A vision transformer (Dosovitskiy et al. 2021; TransformerShape) that classifies images. It maps
+// patches linearly, adds embeddings of their places, lets each patch attend to all, and reads the
+// mean over patches; there is no class token. InitNetworkOnEmbeddings draws the params. Config and
+// model state are the augmentation's; the rest is that of every image classifier (image_task.h).
 class ImageTransformer : public TaskFamily {
  public:
   // Throws Error as CheckOptions, CheckTransformer and ImageClassifierParts do, and if the images'
-  // height or width is no multiple of the patch.
+  // height or width is no multiple of the patch, or there
+  // are more than kMostPlaces patches.
   ImageTransformer(const ImageTransformerOptions& options, std::shared_ptr<const ImageData> data);
 
  private:

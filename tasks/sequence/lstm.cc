@@ -2,11 +2,18 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace lopt {
+
+int64_t LstmShape::sequences_of_part() const {
+  // A step's products want some dozens of sequences. Parts of long sequences have fewer, to stay
+  // small.
+  return std::clamp<int64_t>(2048 / length, 1, 64);
+}
 
 Layout LstmLayout(const LstmShape& shape) {
   const int64_t width = shape.width;

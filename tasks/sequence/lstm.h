@@ -9,7 +9,8 @@
 namespace lopt {
 
 // Layers of an LSTM that read bytes (Hochreiter and Schmidhuber 1997, with the forget gate of Gers,
-// Schmidhuber and Cummins 2000): from the embedding x_t of each byte, or the layer before,
+// Schmidhuber and Cummins 2000): x_t is the embedding of byte
+// t, or what the layer before gives for it:
 //   (i, f, g, o) = x_t W + b + h_t-1 U + d,   c_t = s(f) c_t-1 + s(i) tanh(g),
 //   h_t = s(o) tanh(c_t),
 // with s the sigmoid and h and c 0 before the first byte, and a linear layer on each h_t of the
@@ -19,6 +20,8 @@ struct LstmShape {
   int64_t width = 0;   // of embeddings and states
   int64_t layers = 0;
 
+  // How many sequences a kernel takes at a time.
+  int64_t sequences_of_part() const;
   int64_t weights() const { return width * 4 * width; }
   int64_t layer_params() const { return 2 * (weights() + 4 * width); }
   int64_t params() const { return (2 * width + 1) * kByteValues + layers * layer_params(); }

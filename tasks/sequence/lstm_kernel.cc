@@ -276,16 +276,11 @@ namespace {
 
 HWY_EXPORT(RunLstm);
 
-// A step's products are efficient from some dozens of sequences on; long ones make fewer.
-int64_t SequencesOfPart(const LstmShape& shape) {
-  return std::clamp<int64_t>(2048 / shape.length, 1, 64);
-}
-
 }  // namespace
 
 ClassifierResult ByteLstmLoss(const LstmShape& shape, const LstmEvaluation& e,
                               const ByteSequences& sequences, Workspace& scratch) {
-  return SumOverByteParts(sequences, SequencesOfPart(shape), scratch, [&](const BytePart& part) {
+  return SumOverByteParts(sequences, shape.sequences_of_part(), scratch, [&](const BytePart& part) {
     return LOPT_DISPATCH(RunLstm)(shape, e, part, scratch);
   });
 }

@@ -7,10 +7,9 @@
 
 namespace lopt {
 
-// The mean softmax cross-entropy over all bytes of the sequences, of each the next byte's, and,
-// where wanted, its gradient, in single precision on the instruction set that base/isa.h names.
-// `correct` counts bytes. The same inputs give the same bits on one
-// instruction set.
+// The mean softmax cross-entropy of the next byte over all bytes of the sequences, and its gradient
+// if wanted. It computes in single precision on base/isa.h's instruction set; on one set the same
+// inputs give the same bits. `correct` counts bytes.
 ClassifierResult ByteLstmLoss(const LstmShape& shape, const LstmEvaluation& e,
                               const ByteSequences& sequences, Workspace& scratch);
 

@@ -19,22 +19,30 @@ void TransformerOptions::Visit(FieldVisitor& v) {
   VisitEmbeddingStd(v, &embedding_std);
 }
 
-void CheckTransformer(const std::string& who, const std::string& places,
-                      const TransformerShape& shape) {
+int64_t TransformerShape::sequences_of_part() const {
+  constexpr int64_t kPlacesOfPart = 256;  // which fit in the caches
+  return std::max<int64_t>(1, kPlacesOfPart / length);
+}
+
+void CheckTransformer(const std::string& who, const TransformerShape& shape) {
   Require(shape.width % shape.heads == 0,
           "{}: width must be a multiple of heads, got width {} and heads {}", who, shape.width,
           shape.heads);
-  RequirePlaces(who, places, shape.length);
-  // Of these factors no product overflows: width, layers and heads are bounded.
+  // Of these factors no product overflows: width and layers are bounded.
   Require(shape.params() <= kMostNumbers,
           "{}: width {} and layers {} make {} params, wanted at most {}", who, shape.width,
           shape.layers, shape.params(), kMostNumbers);
-  const int64_t shares = std::max(kPlacesOfPart, shape.length) * shape.length;
-  Require(shape.layers * shape.heads * shares <= kMostNumbers,
-          "{}: {} layers of {} heads on {} places have {} numbers of attention, wanted at most {}; "
-          "take fewer layers or heads, or another {}",
-          who, shape.layers, shape.heads, shape.length, shape.layers * shape.heads * shares,
-          kMostNumbers, places);
+  // What a block keeps: the shares of attention, whose rows fill vectors, and 17 matrices [places,
+  // width].
+  constexpr double kMatrices = 17;
+  constexpr int64_t kMostLanes = 16;
+  const auto sequences = static_cast<double>(shape.sequences_of_part());
+  const auto length =
+      static_cast<double>((shape.length + kMostLanes - 1) / kMostLanes * kMostLanes);
+  const double block =
+      sequences * length *
+      (static_cast<double>(shape.heads) * length + kMatrices * static_cast<double>(shape.width));
+  RequireScratch(who, static_cast<double>(shape.layers) * block);
 }
 
 Layout TransformerLayout(const TransformerShape& shape) {

@@ -34,12 +34,14 @@ struct TransformerShape {
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t outputs = 0;  // classes
-  // Whether a place attends to itself and those before it alone, and each place has a class.
-  // Else a place attends to all of its sequence, and the sequence has one class, by the mean over
-  // its places behind the last norm.
+  // If true, a place attends to itself and those before it, and each place has a class. If false, a
+  // place attends to all, and the sequence has one class, read from the mean over its places after
+  // the last norm.
   bool causal = false;
 
   int64_t head_size() const { return width / heads; }
+  // How many sequences a kernel takes at a time.
+  int64_t sequences_of_part() const;
   // Sizes of a block's params, in their order.
   int64_t norm_params() const { return 2 * width; }
   int64_t attention_params() const { return (3 * width + 4) * width + width * width; }
@@ -54,18 +56,13 @@ struct TransformerShape {
   int64_t params() const { return embedding_params() + layers * block_params() + head_params(); }
 };
 
-// Places of the sequences that a kernel takes at a time, unless one alone has more.
-inline constexpr int64_t kPlacesOfPart = 256;
-
-// Throws Error if the width is no multiple of the heads, if there are more than 1,024 places or
-// 2^28 params, or if the attention of a part of a batch is more than 2^28 numbers. `who` names the
-// task, `places` the options that say how many places there are.
-void CheckTransformer(const std::string& who, const std::string& places,
-                      const TransformerShape& shape);
+// Throws Error if the width is no multiple of the heads, if there are more than 2^28 params, and as
+// RequireScratch does. `who` names the task.
+void CheckTransformer(const std::string& who, const TransformerShape& shape);
 
 // The params, C order. What the sequence is made of: "embedding" [width, 256], the columns of the
-// bytes, or "patches/w" [inputs, width] and "patches/b" [width]; "place" [width, length]. Each
-// block i has "block_i/" and
+// bytes, or "patches/w" [inputs, width] and "patches/b" [width]; "place" [width, length]. The
+// names of block i begin with "block_i/":
 //   "attention/norm/scale", "attention/norm/offset" [width],
 //   "attention/qkv/w" [width, 3 width], "attention/qkv/b" [3 width]: queries, keys and values, of
 //   each the heads one after the other,
@@ -88,8 +85,8 @@ struct TransformerEvaluation {
   std::span<float> logits = {};    // [sequences, outputs] of images, out; empty: not wanted
 };
 
-// Sequences of square patches, row by row, of images [height, width, channels]. Of a patch the
-// numbers are [patch, patch, channels].
+// Images [height, width, channels] as sequences of square patches, row by row. A patch is [patch,
+// patch, channels].
 struct PatchSequences {
   ImageBatch batch;
   int64_t width;  // pixels

@@ -178,25 +178,21 @@ namespace {
 HWY_EXPORT(RunBytes);
 HWY_EXPORT(RunImages);
 
-// A part has 256 places, which fit in the caches, or one sequence.
-int64_t SequencesOfPart(const TransformerShape& shape) {
-  return std::max<int64_t>(1, kPlacesOfPart / shape.length);
-}
-
 }  // namespace
 
 ClassifierResult ByteTransformerLoss(const TransformerShape& shape, const TransformerEvaluation& e,
                                      const ByteSequences& sequences, Workspace& scratch) {
-  return SumOverByteParts(sequences, SequencesOfPart(shape), scratch, [&](const BytePart& part) {
+  return SumOverByteParts(sequences, shape.sequences_of_part(), scratch, [&](const BytePart& part) {
     return LOPT_DISPATCH(RunBytes)(shape, e, part, scratch);
   });
 }
 
 ClassifierResult ImageTransformerLoss(const TransformerShape& shape, const TransformerEvaluation& e,
                                       const PatchSequences& sequences, Workspace& scratch) {
-  return SumOverParts(sequences.batch, SequencesOfPart(shape), scratch, [&](const BatchPart& part) {
-    return LOPT_DISPATCH(RunImages)(shape, e, sequences, part, scratch);
-  });
+  return SumOverParts(sequences.batch, shape.sequences_of_part(), scratch,
+                      [&](const BatchPart& part) {
+                        return LOPT_DISPATCH(RunImages)(shape, e, sequences, part, scratch);
+                      });
 }
 
 }  // namespace lopt

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -187,6 +188,15 @@ class CmaEs(unittest.TestCase):
         self.assertEqual(cma_es.meta_train(longer, **again).meta_steps, 2)
         (self.scratch / "search.pickle").write_bytes(b"damaged")
         self.assert_error("search.pickle is damaged", **again)
+
+    def test_a_search_of_a_version_without_a_key_is_resumed(self):
+        self.meta_train(generations=1, out=self.scratch)
+        state = self.scratch / "search.pickle"
+        search = pickle.loads(state.read_bytes())
+        del search.config["estimators"][0]["directions"]
+        state.write_bytes(pickle.dumps(search))
+        resumed = cma_es.meta_train(out=self.scratch, generations=2, resume=True)
+        numpy.testing.assert_array_equal(resumed.values, self.meta_train(generations=2).values)
 
     def test_the_command_line(self):
         path = self.scratch / "config.json"
