@@ -37,8 +37,8 @@ void CheckTransformer(const std::string& who, const TransformerShape& shape) {
   constexpr double kMatrices = 17;
   constexpr int64_t kMostLanes = 16;
   const auto sequences = static_cast<double>(shape.sequences_of_part());
-  const auto length =
-      static_cast<double>((shape.length + kMostLanes - 1) / kMostLanes * kMostLanes);
+  const int64_t padded = (shape.length + kMostLanes - 1) / kMostLanes * kMostLanes;
+  const auto length = static_cast<double>(padded);
   const double block =
       sequences * length *
       (static_cast<double>(shape.heads) * length + kMatrices * static_cast<double>(shape.width));
