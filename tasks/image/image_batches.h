@@ -18,8 +18,8 @@ namespace lopt {
 // The images of a task as its network sees them, augmented where its options say so. A native
 // family of image tasks shows the option (VisitAugment in its Visit), begins its config and its
 // model state with these layouts, has these records, and calls Sample, Init and Learn in DoSample,
-// DoInit and DoLearn. It evaluates
-// each row so, or lets EvaluateClassifiers (image_classifier.h) do it:
+// DoInit and DoLearn. ImageClassifier (image_classifier.h) does most of this for classifiers. A
+// family evaluates each row so, or lets EvaluateClassifiers do it:
 //
 //   const Workspace::Frame frame(scratch);
 //   const ImageBatch batch = images_.Batch(e, row, scratch);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/task_family.h"
 
 namespace lopt {
@@ -36,5 +39,28 @@ void EvaluateClassifiers(const ImageBatches& images, const TaskEvaluation& e, co
     images.Learn(e, row, loss_of, scratch);
   }
 }
+
+// ImageClassifierParts with the config, the model state and the records of the augmentation.
+TaskParts AugmentedClassifierParts(const ImageOptions& options, const ImageBatches& images);
+
+// The base of native classifiers of images, which may be augmented. Its families have
+// AugmentedClassifierParts, call images().Init in DoInit and evaluate by EvaluateClassifiers.
+class ImageClassifier : public TaskFamily {
+ public:
+  // The images that the family is shown.
+  const ImageBatches& images() const { return images_; }
+
+ protected:
+  // Throws Error as ImageBatches does.
+  ImageClassifier(TaskParts parts, const Config& augment, std::shared_ptr<const ImageData> data);
+
+ private:
+  void DoSample(Key key, std::span<float> config) const override;
+  void DoLearn(std::span<const float> config, std::span<const float> records,
+               std::span<float> model_state, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+  ImageBatches images_;
+};
 
 }  // namespace lopt

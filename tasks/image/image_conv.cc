@@ -6,7 +6,6 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
-#include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_conv_kernel.h"
 #include "lopt/tasks/layers/network_init.h"
 
@@ -46,11 +45,7 @@ const ImageConvOptions& CheckedConvOptions(const ImageConvOptions& options) {
 }
 
 TaskParts ConvParts(const ImageConvOptions& options, const std::shared_ptr<const ImageData>& data) {
-  TaskParts parts = ImageClassifierParts(options.images, *data);
-  const ImageBatches images(options.augment, data);
-  parts.config = images.config_layout();
-  parts.records = images.records();
-  parts.model_state = images.model_state_layout();
+  TaskParts parts = AugmentedClassifierParts(options.images, ImageBatches(options.augment, data));
   const ConvShape shape = MakeConvShape(options, *data);
   std::vector<std::pair<std::string, Shape>> tensors;
   // Of a layer: the product, the gradient of its weights and, behind the first, of its input.
@@ -89,17 +84,14 @@ void ImageConvOptions::Visit(FieldVisitor& v) {
   VisitAugment(v, &augment);
 }
 
-ImageConv::ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data)
-    : TaskFamily(ConvParts(CheckedConvOptions(options), data)),
-      images_(options.augment, std::move(data)),
-      shape_(MakeConvShape(options, images_.data())),
+ImageConv::ImageConv(const ImageConvOptions& options, const std::shared_ptr<const ImageData>& data)
+    : ImageClassifier(ConvParts(CheckedConvOptions(options), data), options.augment, data),
+      shape_(MakeConvShape(options, images().data())),
       activation_(options.activation) {}
-
-void ImageConv::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
 
 void ImageConv::DoInit(std::span<const float>, Key key, std::span<float> params,
                        std::span<float> model_state) const {
-  images_.Init(model_state);
+  images().Init(model_state);
   InitNetwork(params_layout(), key, params);
 }
 
@@ -115,16 +107,7 @@ void ImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                      .logits = logits},
                     scratch);
   };
-  EvaluateClassifiers(images_, e, loss_of_row, scratch);
-}
-
-void ImageConv::DoLearn(std::span<const float>, std::span<const float> records,
-                        std::span<float> model_state, Workspace&) const {
-  images_.Learn(records, model_state);
-}
-
-std::vector<Pictures> ImageConv::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
-  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+  EvaluateClassifiers(images(), e, loss_of_row, scratch);
 }
 
 }  // namespace lopt

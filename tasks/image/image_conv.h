@@ -7,10 +7,9 @@
 #include "lopt/base/fields.h"
 #include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/data/image_data.h"
-#include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_conv_problem.h"
 #include "lopt/tasks/image/image_task.h"
-#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 
@@ -37,26 +36,20 @@ struct ImageConvOptions {
 // head takes of the outputs and a linear layer "linear/w", "linear/b". Initial params are those of
 // InitNetwork, config and model state those of the augmentation; the rest is that of every image
 // classifier (image_task.h).
-class ImageConv : public TaskFamily {
+class ImageConv : public ImageClassifier {
  public:
   // Throws Error as CheckOptions and ImageClassifierParts do, and if there are no channels, no or
   // more strides than channels, or not two sizes of the kernel.
-  ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data);
+  ImageConv(const ImageConvOptions& options, const std::shared_ptr<const ImageData>& data);
 
-  const ImageBatches& images() const { return images_; }
   const ConvShape& shape() const { return shape_; }
   Activation activation() const { return activation_; }
 
  private:
-  void DoSample(Key key, std::span<float> config) const override;
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
-  void DoLearn(std::span<const float> config, std::span<const float> records,
-               std::span<float> model_state, Workspace& scratch) const override;
-  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
-  ImageBatches images_;
   ConvShape shape_;
   Activation activation_;
 };

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "lopt/base/options.h"
-#include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
 #include "lopt/tasks/image/mlp_parts.h"
 #include "lopt/tasks/layers/network_init.h"
@@ -24,12 +23,9 @@ Layout BothLayouts(const Layout& first, const Layout& second) {
 }
 
 TaskParts Parts(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data) {
-  TaskParts parts = ImageClassifierParts(options.images, *data);
-  const ImageBatches images(options.augment, data);
+  TaskParts parts = AugmentedClassifierParts(options.images, ImageBatches(options.augment, data));
   const MlpShape shape = MakeShape(options, *data);
-  parts.config = images.config_layout();
-  parts.records = images.records();
-  parts.model_state = BothLayouts(images.model_state_layout(), MlpStatistics(shape));
+  parts.model_state = BothLayouts(parts.model_state, MlpStatistics(shape));
   parts.params = MlpLayout(shape);
   parts.flops = MlpFlops(shape) * static_cast<double>(options.images.batch_size);
   return parts;
@@ -45,24 +41,21 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   VisitAugment(v, &augment);
 }
 
-ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data)
-    : TaskFamily(Parts(CheckOptions("ImageMLP", options), data)),
-      images_(options.augment, std::move(data)),
-      shape_(MakeShape(options, images_.data())),
+ImageMlp::ImageMlp(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data)
+    : ImageClassifier(Parts(CheckOptions("ImageMLP", options), data), options.augment, data),
+      shape_(MakeShape(options, images().data())),
       activation_(options.activation) {}
-
-void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
 
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
                       std::span<float> model_state) const {
   InitMlpStatistics(model_state_layout(), model_state);
-  images_.Init(model_state);
+  images().Init(model_state);
   InitNetwork(params_layout(), key, params);
 }
 
 void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
-  const int64_t augmentation = images_.model_state_layout().size();
+  const int64_t augmentation = images().model_state_layout().size();
   const int64_t statistics = model_state_layout().size() - augmentation;
   const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool train,
                                std::span<float> gradient, std::span<float> logits) {
@@ -77,16 +70,7 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                     .logits = logits},
                    scratch);
   };
-  EvaluateClassifiers(images_, e, loss_of_row, scratch);
-}
-
-void ImageMlp::DoLearn(std::span<const float>, std::span<const float> records,
-                       std::span<float> model_state, Workspace&) const {
-  images_.Learn(records, model_state);
-}
-
-std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
-  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+  EvaluateClassifiers(images(), e, loss_of_row, scratch);
 }
 
 }  // namespace lopt

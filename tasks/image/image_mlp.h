@@ -7,10 +7,9 @@
 #include "lopt/base/fields.h"
 #include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/data/image_data.h"
-#include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_mlp_problem.h"
 #include "lopt/tasks/image/image_task.h"
-#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 
@@ -29,25 +28,19 @@ struct ImageMlpOptions {
 // config is that of its augmentation, the model state the augmentation's and the norm's running
 // statistics (MlpStatistics), which start at mean 0 and variance 1. Initial params are those of
 // InitNetwork. The rest is that of every image classifier (image_task.h).
-class ImageMlp : public TaskFamily {
+class ImageMlp : public ImageClassifier {
  public:
   // Throws Error as CheckOptions and ImageClassifierParts do.
-  ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data);
+  ImageMlp(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data);
 
-  const ImageBatches& images() const { return images_; }
   const MlpShape& shape() const { return shape_; }
   Activation activation() const { return activation_; }
 
  private:
-  void DoSample(Key key, std::span<float> config) const override;
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
-  void DoLearn(std::span<const float> config, std::span<const float> records,
-               std::span<float> model_state, Workspace& scratch) const override;
-  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
-  ImageBatches images_;
   MlpShape shape_;
   Activation activation_;
 };

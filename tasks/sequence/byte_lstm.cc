@@ -1,10 +1,9 @@
 #include "lopt/tasks/sequence/byte_lstm.h"
 
-#include "lopt/base/error.h"
 #include "lopt/base/options.h"
-#include "lopt/tasks/most_numbers.h"
 #include "lopt/tasks/sequence/embeddings.h"
 #include "lopt/tasks/sequence/lstm_kernel.h"
+#include "lopt/tasks/sequence/sequence_limits.h"
 
 namespace lopt {
 namespace {
@@ -16,9 +15,7 @@ LstmShape ShapeOf(const ByteLstmOptions& options) {
   const LstmShape shape{
       .length = options.text.length, .width = options.width, .layers = options.layers};
   RequireLength(kByteLstm, shape.length);
-  Require(shape.params() <= kMostNumbers,
-          "{}: width {} and layers {} make {} params, wanted at most {}", kByteLstm, shape.width,
-          shape.layers, shape.params(), kMostNumbers);
+  RequireParams(kByteLstm, shape.width, shape.layers, shape.params());
   // A layer keeps states, cells and four gates of each byte, and works on twice the gates.
   constexpr int64_t kMatrices = 14;
   RequireScratch(kByteLstm,
@@ -44,15 +41,15 @@ void ByteLstmOptions::Visit(FieldVisitor& v) {
 }
 
 ByteLstm::ByteLstm(const ByteLstmOptions& options, const std::shared_ptr<const TextData>& text)
-    : BytePredictor(LstmLayout(ShapeOf(options)), Flops(ShapeOf(options), options.text.batch_size),
-                    options.text, text),
-      shape_(ShapeOf(options)),
-      embedding_std_(options.embedding_std) {}
+    : ByteLstm(options, ShapeOf(options), text) {}
 
-void ByteLstm::DoInit(std::span<const float>, Key key, std::span<float> params,
-                      std::span<float>) const {
-  InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
-}
+ByteLstm::ByteLstm(const ByteLstmOptions& options, const LstmShape& shape,
+                   const std::shared_ptr<const TextData>& text)
+    : BytePredictor({.params = LstmLayout(shape),
+                     .flops = Flops(shape, options.text.batch_size),
+                     .embedding_std = options.embedding_std},
+                    options.text, text),
+      shape_(shape) {}
 
 ClassifierResult ByteLstm::LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
                                      Workspace& scratch) const {

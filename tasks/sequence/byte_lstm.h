@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "lopt/base/fields.h"
 #include "lopt/tasks/sequence/byte_predictor.h"
@@ -21,18 +20,16 @@ struct ByteLstmOptions {
 // An LSTM (LstmShape) that predicts bytes (BytePredictor). Unlike ByteLM's its first states are 0.
 class ByteLstm : public BytePredictor {
  public:
-  // Throws Error as CheckOptions, RequireLength, RequireScratch and TextWindows do, and above 2^28
-  // params.
+  // Throws Error as CheckOptions, RequireLength, RequireParams, RequireScratch and TextWindows do.
   ByteLstm(const ByteLstmOptions& options, const std::shared_ptr<const TextData>& text);
 
  private:
-  void DoInit(std::span<const float> config, Key key, std::span<float> params,
-              std::span<float> model_state) const override;
+  ByteLstm(const ByteLstmOptions& options, const LstmShape& shape,
+           const std::shared_ptr<const TextData>& text);
   ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
                              Workspace& scratch) const override;
 
   LstmShape shape_;
-  double embedding_std_;
 };
 
 }  // namespace lopt

@@ -2,8 +2,9 @@
 
 #include <utility>
 
-namespace lopt {
+#include "lopt/tasks/sequence/embeddings.h"
 
+namespace lopt {
 namespace {
 
 TaskParts PartsOf(Layout params, double flops, const TextOptions& options,
@@ -16,16 +17,22 @@ TaskParts PartsOf(Layout params, double flops, const TextOptions& options,
 
 }  // namespace
 
-BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,
+BytePredictor::BytePredictor(Model model, const TextOptions& options,
                              const std::shared_ptr<const TextData>& text)
-    : BytePredictor(std::move(params), flops, options, TextWindows(options, *text), text) {}
+    : BytePredictor(std::move(model), options, TextWindows(options, *text), text) {}
 
-BytePredictor::BytePredictor(Layout params, double flops, const TextOptions& options,
-                             TextWindows windows, std::shared_ptr<const TextData> text)
-    : TaskFamily(PartsOf(std::move(params), flops, options, windows)),
+BytePredictor::BytePredictor(Model model, const TextOptions& options, TextWindows windows,
+                             std::shared_ptr<const TextData> text)
+    : TaskFamily(PartsOf(std::move(model.params), model.flops, options, windows)),
       text_(std::move(text)),
       starts_(std::move(windows.starts)),
-      length_(options.length) {}
+      length_(options.length),
+      embedding_std_(model.embedding_std) {}
+
+void BytePredictor::DoInit(std::span<const float>, Key key, std::span<float> params,
+                           std::span<float>) const {
+  InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
+}
 
 void BytePredictor::DoEvaluate(const TaskEvaluation& all, Workspace& scratch) const {
   for (int64_t row = 0; row < all.rows; ++row) {

@@ -1,7 +1,7 @@
 #include "lopt/tasks/sequence/byte_transformer.h"
 
 #include "lopt/base/options.h"
-#include "lopt/tasks/sequence/embeddings.h"
+#include "lopt/tasks/sequence/sequence_limits.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
 
 namespace lopt {
@@ -32,16 +32,16 @@ void ByteTransformerOptions::Visit(FieldVisitor& v) {
 
 ByteTransformer::ByteTransformer(const ByteTransformerOptions& options,
                                  const std::shared_ptr<const TextData>& text)
-    : BytePredictor(TransformerLayout(ShapeOnBytes(options)),
-                    TransformerFlops(ShapeOnBytes(options), options.text.batch_size), options.text,
-                    text),
-      shape_(ShapeOnBytes(options)),
-      embedding_std_(options.model.embedding_std) {}
+    : ByteTransformer(options, ShapeOnBytes(options), text) {}
 
-void ByteTransformer::DoInit(std::span<const float>, Key key, std::span<float> params,
-                             std::span<float>) const {
-  InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
-}
+ByteTransformer::ByteTransformer(const ByteTransformerOptions& options,
+                                 const TransformerShape& shape,
+                                 const std::shared_ptr<const TextData>& text)
+    : BytePredictor({.params = TransformerLayout(shape),
+                     .flops = TransformerFlops(shape, options.text.batch_size),
+                     .embedding_std = options.model.embedding_std},
+                    options.text, text),
+      shape_(shape) {}
 
 ClassifierResult ByteTransformer::LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
                                             Workspace& scratch) const {

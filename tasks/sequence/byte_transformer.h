@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "lopt/base/fields.h"
 #include "lopt/tasks/sequence/byte_predictor.h"
@@ -23,13 +22,12 @@ class ByteTransformer : public BytePredictor {
                   const std::shared_ptr<const TextData>& text);
 
  private:
-  void DoInit(std::span<const float> config, Key key, std::span<float> params,
-              std::span<float> model_state) const override;
+  ByteTransformer(const ByteTransformerOptions& options, const TransformerShape& shape,
+                  const std::shared_ptr<const TextData>& text);
   ClassifierResult LossOfRow(const TaskEvaluation& e, const ByteSequences& sequences,
                              Workspace& scratch) const override;
 
   TransformerShape shape_;
-  double embedding_std_;
 };
 
 }  // namespace lopt

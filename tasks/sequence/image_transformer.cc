@@ -1,11 +1,9 @@
 #include "lopt/tasks/sequence/image_transformer.h"
 
-#include <utility>
-
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
-#include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/sequence/embeddings.h"
+#include "lopt/tasks/sequence/sequence_limits.h"
 #include "lopt/tasks/sequence/transformer_kernel.h"
 
 namespace lopt {
@@ -37,11 +35,7 @@ TransformerShape ShapeOnPatches(const ImageTransformerOptions& options, const Im
 TaskParts ImageTransformerParts(const ImageTransformerOptions& options,
                                 const std::shared_ptr<const ImageData>& data) {
   const TransformerShape shape = ShapeOnPatches(options, *data);
-  TaskParts parts = ImageClassifierParts(options.images, *data);
-  const ImageBatches images(options.augment, data);
-  parts.config = images.config_layout();
-  parts.records = images.records();
-  parts.model_state = images.model_state_layout();
+  TaskParts parts = AugmentedClassifierParts(options.images, ImageBatches(options.augment, data));
   parts.params = TransformerLayout(shape);
   parts.flops = TransformerFlops(shape, options.images.batch_size);
   return parts;
@@ -57,20 +51,15 @@ void ImageTransformerOptions::Visit(FieldVisitor& v) {
 }
 
 ImageTransformer::ImageTransformer(const ImageTransformerOptions& options,
-                                   std::shared_ptr<const ImageData> data)
-    : TaskFamily(ImageTransformerParts(options, data)),
-      images_(options.augment, std::move(data)),
-      shape_(ShapeOnPatches(options, images_.data())),
+                                   const std::shared_ptr<const ImageData>& data)
+    : ImageClassifier(ImageTransformerParts(options, data), options.augment, data),
+      shape_(ShapeOnPatches(options, images().data())),
       patch_(options.patch),
       embedding_std_(options.model.embedding_std) {}
 
-void ImageTransformer::DoSample(Key key, std::span<float> config) const {
-  images_.Sample(key, config);
-}
-
 void ImageTransformer::DoInit(std::span<const float>, Key key, std::span<float> params,
                               std::span<float> model_state) const {
-  images_.Init(model_state);
+  images().Init(model_state);
   InitNetworkOnEmbeddings(params_layout(), embedding_std_, key, params);
 }
 
@@ -82,21 +71,12 @@ void ImageTransformer::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) c
         shape_,
         {.params = e.params.subspan(row * size, size), .gradient = gradient, .logits = logits},
         {.batch = batch,
-         .width = images_.data().width(),
-         .channels = images_.data().channels(),
+         .width = images().data().width(),
+         .channels = images().data().channels(),
          .patch = patch_},
         scratch);
   };
-  EvaluateClassifiers(images_, e, loss_of_row, scratch);
-}
-
-void ImageTransformer::DoLearn(std::span<const float>, std::span<const float> records,
-                               std::span<float> model_state, Workspace&) const {
-  images_.Learn(records, model_state);
-}
-
-std::vector<Pictures> ImageTransformer::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
-  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+  EvaluateClassifiers(images(), e, loss_of_row, scratch);
 }
 
 }  // namespace lopt

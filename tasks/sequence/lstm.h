@@ -9,8 +9,8 @@
 namespace lopt {
 
 // Layers of an LSTM that read bytes (Hochreiter and Schmidhuber 1997, with the forget gate of Gers,
-// Schmidhuber and Cummins 2000): x_t is the embedding of byte
-// t, or what the layer before gives for it:
+// Schmidhuber and Cummins 2000). x_t is the embedding of byte t, or what the layer before gives for
+// it:
 //   (i, f, g, o) = x_t W + b + h_t-1 U + d,   c_t = s(f) c_t-1 + s(i) tanh(g),
 //   h_t = s(o) tanh(c_t),
 // with s the sigmoid and h and c 0 before the first byte, and a linear layer on each h_t of the

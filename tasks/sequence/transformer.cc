@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/most_numbers.h"
 #include "lopt/tasks/sequence/embeddings.h"
+#include "lopt/tasks/sequence/sequence_limits.h"
 
 namespace lopt {
 
@@ -29,9 +29,7 @@ void CheckTransformer(const std::string& who, const TransformerShape& shape) {
           "{}: width must be a multiple of heads, got width {} and heads {}", who, shape.width,
           shape.heads);
   // Of these factors no product overflows: width and layers are bounded.
-  Require(shape.params() <= kMostNumbers,
-          "{}: width {} and layers {} make {} params, wanted at most {}", who, shape.width,
-          shape.layers, shape.params(), kMostNumbers);
+  RequireParams(who, shape.width, shape.layers, shape.params());
   // What a block keeps: the shares of attention, whose rows fill vectors, and 17 matrices [places,
   // width].
   constexpr double kMatrices = 17;

@@ -56,8 +56,8 @@ struct TransformerShape {
   int64_t params() const { return embedding_params() + layers * block_params() + head_params(); }
 };
 
-// Throws Error if the width is no multiple of the heads, if there are more than 2^28 params, and as
-// RequireScratch does. `who` names the task.
+// Throws Error if the width is no multiple of the heads, and as RequireParams and RequireScratch
+// do. `who` names the task.
 void CheckTransformer(const std::string& who, const TransformerShape& shape);
 
 // The params, C order. What the sequence is made of: "embedding" [width, 256], the columns of the
