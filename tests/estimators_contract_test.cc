@@ -54,18 +54,22 @@ std::vector<Built<Made>> OneOfEachType(const std::vector<Built<Made>>& all) {
   return firsts;
 }
 
-// Which pairs of two kinds are checked: all, in the nightly tests, or each one of the longer list
-// with one of the other in turn.
-enum class Pairs { kAll, kInTurn };
+// What is checked: in the nightly tests all examples, and all pairs of two kinds; or an example of
+// each type, with one of the other kind in turn.
+enum class Extent { kAll, kInTurn };
+
+std::vector<Built<TaskFamily>> Tasks(Extent extent) {
+  return extent == Extent::kAll ? EveryTask() : OneOfEachType(EveryTask());
+}
 
 template <class A, class B, class Check>
-void ForEachPair(Pairs pairs, const std::vector<Built<A>>& as, const std::vector<Built<B>>& bs,
+void ForEachPair(Extent extent, const std::vector<Built<A>>& as, const std::vector<Built<B>>& bs,
                  const Check& check) {
   REQUIRE_FALSE(as.empty());
   REQUIRE_FALSE(bs.empty());
   const size_t turns = std::max(as.size(), bs.size());
-  for (size_t i = 0; i < (pairs == Pairs::kAll ? as.size() * bs.size() : turns); ++i) {
-    const Built<A>& a = as[pairs == Pairs::kAll ? i / bs.size() : i % as.size()];
+  for (size_t i = 0; i < (extent == Extent::kAll ? as.size() * bs.size() : turns); ++i) {
+    const Built<A>& a = as[extent == Extent::kAll ? i / bs.size() : i % as.size()];
     const Built<B>& b = bs[i % bs.size()];
     INFO(a.name);
     INFO(b.name);
@@ -74,15 +78,15 @@ void ForEachPair(Pairs pairs, const std::vector<Built<A>>& as, const std::vector
 }
 
 // Tasks trained by optimizers in short episodes.
-void EveryTrainingKeeps(Pairs pairs, const Names& names) {
-  ForEachPair(pairs, EveryTask(), OneOfEachType(EveryOptimizer()),
+void EveryTrainingKeeps(Extent extent, const Names& names) {
+  ForEachPair(extent, Tasks(extent), OneOfEachType(EveryOptimizer()),
               [&](const Built<TaskFamily>& task, const Built<LearnedOptimizer>& optimizer) {
                 CheckKeeps(ProblemChecks(), names, TrainedBy(optimizer.made, task.made));
               });
 }
 
-void EveryTaskKeeps(const Names& names) {
-  ForEach(EveryTask(),
+void EveryTaskKeeps(Extent extent, const Names& names) {
+  ForEach(Tasks(extent),
           [&](const Built<TaskFamily>& task) { CheckKeeps(TaskChecks(), names, *task.made); });
 }
 
@@ -99,24 +103,24 @@ EstimatorUnderCheck UnderCheck(const Built<ConfiguredEstimator>& built,
 }
 
 // The estimators of a task: all, or the one whose turn it is. Those of the first are all.
-std::vector<Built<ConfiguredEstimator>> EstimatorsOf(Pairs pairs, size_t turn,
+std::vector<Built<ConfiguredEstimator>> EstimatorsOf(Extent extent, size_t turn,
                                                      const Built<LearnedOptimizer>& optimizer,
                                                      const Built<TaskFamily>& task) {
   auto all = EveryEstimator(optimizer.made, task.config);
-  if (pairs == Pairs::kAll || turn == 0) return all;
+  if (extent == Extent::kAll || turn == 0) return all;
   return {all[turn % all.size()]};
 }
 
 // Every estimator on every task, trained by the first optimizer; then by every optimizer on the
 // first task.
-void EveryEstimatorKeeps(Pairs pairs, const Names& names) {
-  const auto tasks = EveryTask();
+void EveryEstimatorKeeps(Extent extent, const Names& names) {
+  const auto tasks = Tasks(extent);
   const auto optimizers = OneOfEachType(EveryOptimizer());
   const auto run = [&](size_t turn, const Built<LearnedOptimizer>& optimizer,
                        const Built<TaskFamily>& task) {
     INFO(optimizer.name);
     INFO(task.name);
-    ForEach(EstimatorsOf(pairs, turn, optimizer, task),
+    ForEach(EstimatorsOf(extent, turn, optimizer, task),
             [&](const Built<ConfiguredEstimator>& estimator) {
               CheckKeeps(EstimatorChecks(), names, UnderCheck(estimator, *optimizer.made));
               CHECK(estimator.made->weight > 0);
@@ -146,11 +150,11 @@ void EveryMetaLossKeeps(const std::vector<Built<TaskFamily>>& tasks) {
   });
 }
 
-void PairsShare(Pairs pairs) {
+void PairsShare(Extent extent) {
   const auto optimizer = EveryOptimizer().front();
-  const auto tasks = EveryTask();
+  const auto tasks = Tasks(extent);
   for (size_t i = 0; i < tasks.size(); ++i) {
-    ForEach(EstimatorsOf(pairs, i, optimizer, tasks[i]),
+    ForEach(EstimatorsOf(extent, i, optimizer, tasks[i]),
             [&](const Built<ConfiguredEstimator>& estimator) {
               if (estimator.example.needs_derivatives) return;  // has no perturbations
               EstimatorUnderCheck subject = UnderCheck(estimator, *optimizer.made);
@@ -199,19 +203,19 @@ TEST_CASE("A type that cannot be built from its defaults is named with the way o
 }
 
 TEST_CASE("Gradients of every task agree with central differences of its loss") {
-  EveryTaskKeeps({"gradient"});
+  EveryTaskKeeps(Extent::kInTurn, {"gradient"});
 }
 
 TEST_CASE("Tasks evaluated on many threads give the bits of one thread") {
-  EveryTaskKeeps({"threads"});
+  EveryTaskKeeps(Extent::kInTurn, {"threads"});
 }
 
 TEST_CASE("Splits of a data set follow one another and explicit examples are averaged over") {
-  EveryTaskKeeps({"examples"});
+  EveryTaskKeeps(Extent::kInTurn, {"examples"});
 }
 
 TEST_CASE("Every task keeps the other promises of task families") {
-  EveryTaskKeeps(AllBut(kLongTaskChecks, TaskChecks()));
+  EveryTaskKeeps(Extent::kInTurn, AllBut(kLongTaskChecks, TaskChecks()));
 }
 
 TEST_CASE("Every optimizer keeps the promises of learned optimizers") {
@@ -227,19 +231,19 @@ TEST_CASE("Schedules give lengths that are functions of the key") {
 }
 
 TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task") {
-  EveryTrainingKeeps(Pairs::kInTurn, {"windows"});
+  EveryTrainingKeeps(Extent::kInTurn, {"windows"});
 }
 
 TEST_CASE("Pairs without a perturbation do not differ, for every task") {
-  EveryTrainingKeeps(Pairs::kInTurn, {"pairs"});
+  EveryTrainingKeeps(Extent::kInTurn, {"pairs"});
 }
 
 TEST_CASE("Episodes end independently of theta, for every task") {
-  EveryTrainingKeeps(Pairs::kInTurn, {"episodes"});
+  EveryTrainingKeeps(Extent::kInTurn, {"episodes"});
 }
 
 TEST_CASE("Every task that is trained keeps the other promises of inner problems") {
-  EveryTrainingKeeps(Pairs::kInTurn, OtherTrainingChecks());
+  EveryTrainingKeeps(Extent::kInTurn, OtherTrainingChecks());
 }
 
 TEST_CASE("Every choice of the meta-loss splits runs and keeps pairs together") {
@@ -260,36 +264,40 @@ TEST_CASE("Runs under every schedule split") {
 }
 
 TEST_CASE("Estimates have the same bits on any number of threads") {
-  EveryEstimatorKeeps(Pairs::kInTurn, {"threads"});
+  EveryEstimatorKeeps(Extent::kInTurn, {"threads"});
 }
 
 TEST_CASE("An estimator goes on from its saved state, bit for bit") {
-  EveryEstimatorKeeps(Pairs::kInTurn, {"resume"});
+  EveryEstimatorKeeps(Extent::kInTurn, {"resume"});
 }
 
 TEST_CASE("Every estimator keeps the other promises of gradient estimators") {
-  EveryEstimatorKeeps(Pairs::kInTurn, AllBut(kLongEstimatorChecks, EstimatorChecks()));
+  EveryEstimatorKeeps(Extent::kInTurn, AllBut(kLongEstimatorChecks, EstimatorChecks()));
 }
 
 TEST_CASE("The pairs of an estimator share their tasks, params and data") {
-  PairsShare(Pairs::kInTurn);
+  PairsShare(Extent::kInTurn);
 }
 
 TEST_SUITE("nightly") {
+  TEST_CASE("Every example of every task keeps the promises of task families") {
+    EveryTaskKeeps(Extent::kAll, AllBut({}, TaskChecks()));
+  }
+
   TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task and optimizer") {
-    EveryTrainingKeeps(Pairs::kAll, {"windows"});
+    EveryTrainingKeeps(Extent::kAll, {"windows"});
   }
 
   TEST_CASE("Pairs without a perturbation do not differ, for every task and optimizer") {
-    EveryTrainingKeeps(Pairs::kAll, {"pairs"});
+    EveryTrainingKeeps(Extent::kAll, {"pairs"});
   }
 
   TEST_CASE("Episodes end independently of theta, for every task and optimizer") {
-    EveryTrainingKeeps(Pairs::kAll, {"episodes"});
+    EveryTrainingKeeps(Extent::kAll, {"episodes"});
   }
 
   TEST_CASE("Every task trained by every optimizer keeps the other promises of inner problems") {
-    EveryTrainingKeeps(Pairs::kAll, OtherTrainingChecks());
+    EveryTrainingKeeps(Extent::kAll, OtherTrainingChecks());
   }
 
   TEST_CASE("Every choice of the meta-loss of every task splits runs and keeps pairs together") {
@@ -297,19 +305,19 @@ TEST_SUITE("nightly") {
   }
 
   TEST_CASE("Estimates of every task have the same bits on any number of threads") {
-    EveryEstimatorKeeps(Pairs::kAll, {"threads"});
+    EveryEstimatorKeeps(Extent::kAll, {"threads"});
   }
 
   TEST_CASE("An estimator of every task goes on from its saved state, bit for bit") {
-    EveryEstimatorKeeps(Pairs::kAll, {"resume"});
+    EveryEstimatorKeeps(Extent::kAll, {"resume"});
   }
 
   TEST_CASE("Every estimator of every task keeps the other promises of gradient estimators") {
-    EveryEstimatorKeeps(Pairs::kAll, AllBut(kLongEstimatorChecks, EstimatorChecks()));
+    EveryEstimatorKeeps(Extent::kAll, AllBut(kLongEstimatorChecks, EstimatorChecks()));
   }
 
   TEST_CASE("The pairs of an estimator of every task share their tasks, params and data") {
-    PairsShare(Pairs::kAll);
+    PairsShare(Extent::kAll);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <regex>
+#include <cstdint>
 #include <string>
 
 #include "lopt/base/arrays.h"
@@ -57,8 +57,16 @@ inline NamedArrays FinalTheta(const std::string& directory) {
   return ReadArrayFile(directory + "/theta.safetensors").arrays.Extract("theta/");
 }
 inline std::string MetricsLines(const std::string& directory) {
-  static const std::regex lost("\"lost_steps/[^,}]*,");
-  return std::regex_replace(ReadTextFile(directory + "/metrics.jsonl"), lost, "");
+  std::string lines = ReadTextFile(directory + "/metrics.jsonl");
+  for (size_t at = 0; (at = lines.find("\"lost_steps/", at)) != std::string::npos;) {
+    const size_t end = lines.find_first_of(",}", at);
+    if (end != std::string::npos && lines[end] == ',') {
+      lines.erase(at, end + 1 - at);
+    } else {
+      at = end;
+    }
+  }
+  return lines;
 }
 
 }  // namespace lopt

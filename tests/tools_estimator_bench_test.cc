@@ -151,7 +151,7 @@ TEST_CASE("Bias is found where there is some, and the exact gradient has neither
                        Windowed("TruncatedES", task, 8) + ", " + Windowed("TruncatedPES", task, 8) +
                            R"(, {"type": "FullGrad")" + Keys(task, 4) +
                            R"(, {"type": "TruncatedGrad", "trunc_length": 5)" + Keys(task, 4)),
-            80);
+            40);
   });
   REQUIRE(bench.estimators.size() == 10);
   const EstimatorQuality& es = bench.estimators[2];

@@ -302,13 +302,13 @@ void FailEach(Trap* trap, int64_t stride) {
   CHECK(failed > 0);
 }
 
-TEST_CASE("A file operation that fails ends a run with a message or does no harm: one in 30") {
-  FailEach(&file_trap, 10 * kFileStride);
+TEST_CASE("A file operation that fails ends a run with a message or does no harm: one in 90") {
+  FailEach(&file_trap, 30 * kFileStride);
 }
 
-TEST_CASE("An allocation that fails ends a run with a message or does no harm: one in 2,000" *
+TEST_CASE("An allocation that fails ends a run with a message or does no harm: one in 6,000" *
           doctest::skip(!kTrapsAllocations)) {
-  FailEach(&allocation_trap, 2000);
+  FailEach(&allocation_trap, 6000);
 }
 
 TEST_SUITE("nightly") {

@@ -434,11 +434,11 @@ TEST_CASE("Kill matrix on two hosts: a killed process manager of one") {
   CheckKilledProcessManager(kTwoHosts);
 }
 TEST_CASE("Kill matrix, Async: a killed learner") { CheckRanks(kAsync, SIGKILL, {0}); }
-TEST_CASE("Kill matrix as an ordinary user: a killed worker") {
-  if (CanBeOrdinaryUser()) CheckRanks(kOrdinaryUser, SIGKILL, {2});
-}
 
 TEST_SUITE("nightly") {
+  TEST_CASE("Kill matrix as an ordinary user: a killed worker") {
+    if (CanBeOrdinaryUser()) CheckRanks(kOrdinaryUser, SIGKILL, {2});
+  }
   TEST_CASE("Kill matrix: a killed learner") { CheckRanks(kOneHost, SIGKILL, {0}); }
   TEST_CASE("Kill matrix: two killed workers") { CheckRanks(kOneHost, SIGKILL, {1, 2}); }
   TEST_CASE("Kill matrix: a stopped worker") { CheckRanks(kOneHost, SIGSTOP, {2}); }

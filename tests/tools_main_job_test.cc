@@ -70,11 +70,11 @@ Outcome MetaTrainAndTry(int64_t updates, int64_t seed, const std::string& data_d
 
 TEST_CASE("A short run on the generated images learns") {
   const Outcome before = MetaTrainAndTry(0, 0, "");
-  const Outcome after = MetaTrainAndTry(400, 0, "");
+  const Outcome after = MetaTrainAndTry(200, 0, "");
   CHECK(before.image_last > 2.2);
   CHECK(before.quadratic > 18);
-  CHECK(after.image_last < 1.6);
-  CHECK(after.quadratic < 16);
+  CHECK(after.image_last < 2.1);
+  CHECK(after.quadratic < 17.5);
 }
 
 // Takes minutes, so it runs only when asked for, by tools/main_job, which makes a directory where

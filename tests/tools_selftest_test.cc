@@ -54,7 +54,8 @@ TEST_CASE("selftest passes in the build tree, in 80 columns") {
   }
 }
 
-TEST_CASE("selftest fails where a trained file is damaged, and names it") {
+TEST_CASE("selftest fails where a trained file is damaged, and names it" *
+          doctest::test_suite("nightly")) {
   const TempDirectory directory;
   std::filesystem::copy(SourcePath("trained"), directory.path());
   const std::string path = directory / "mlp.safetensors";
@@ -72,7 +73,8 @@ TEST_CASE("selftest fails where a trained file is damaged, and names it") {
   CHECK_NE(finished.output.find("mlp.safetensors"), std::string::npos);
 }
 
-TEST_CASE("selftest says where it looked for the trained optimizers") {
+TEST_CASE("selftest says where it looked for the trained optimizers" *
+          doctest::test_suite("nightly")) {
   const TempDirectory directory;
   const FinishedProcess finished = Selftest({"--trained", directory.path(), "--mpiexec", "true"});
   CHECK_EQ(finished.exit_code, 1);

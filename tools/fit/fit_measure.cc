@@ -27,12 +27,19 @@ double MeasureUpdate(const FitContext& fit, bool log_loss) {
          TrainingsOfUpdate(request.steps) * static_cast<double>(request.steps);
 }
 
+// By how long trainings are measured. Where the request says how much is done, nothing depends on
+// it but the time that is said to be left.
+double EnoughSeconds(const FitRequest& request) {
+  return request.updates && request.trials ? 0.02 : 0.2;
+}
+
 // The seconds of a rival's training, with the first values that it tries.
 double MeasureRival(FitContext* fit, const Baseline& rival, Key key) {
   const auto optimizer = rival.Make(NextTrials(rival.tuned, {}).front());
   const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
   const auto rule = optimizer->Bind(fit->directory.task()->params_layout(), AsSpan(theta));
-  return fit->trainings.Measure(*rule, fit->request().steps, key).seconds;
+  const FitRequest& request = fit->request();
+  return fit->trainings.Measure(*rule, request.steps, key, EnoughSeconds(request)).seconds;
 }
 
 }  // namespace
@@ -45,16 +52,17 @@ bool MeasureFit(FitContext* fit) {
   const auto start = SteadyClock::now();
   const auto rule = BindCandidate(fit->directory.start(), *fit->directory.task());
   const Key key = FitKey(*fit, FitDraw::kMeasure);
-  fit->trainings.Measure(*rule, 1, key);  // what is slow once only
+  const double enough = EnoughSeconds(request);
+  fit->trainings.Measure(*rule, 1, key, 0);  // what is slow once only
   FitMeasurement found;
-  const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key);
+  const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key, enough);
   found.training[request.start] = speed.seconds;
   found.log_loss = speed.positive_loss;
   if (HasOtherDirections(fit->directory.start())) {
     const auto other = BindCandidate(MakeCandidate(fit->directory.start(), {.adam = true}),
                                      *fit->directory.task());
     found.training[WithAdamName(request.start)] =
-        fit->trainings.Measure(*other, request.steps, key).seconds;
+        fit->trainings.Measure(*other, request.steps, key, enough).seconds;
   }
   for (const Baseline& rival : FitRivals()) {
     if (fit->stopped()) return false;

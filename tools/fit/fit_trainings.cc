@@ -76,8 +76,8 @@ FitTrainings::Measured FitTrainings::MeasureOnce(const UpdateRule& rule, int64_t
   return all;
 }
 
-FitTrainings::Speed FitTrainings::Measure(const UpdateRule& rule, int64_t steps, Key key) {
-  constexpr double kEnoughSeconds = 0.2;
+FitTrainings::Speed FitTrainings::Measure(const UpdateRule& rule, int64_t steps, Key key,
+                                          double enough_seconds) {
   constexpr int64_t kLonger = 4;
   int64_t measured = std::min(kMeasuredSteps, steps);
   int64_t trainings = threads_;
@@ -85,7 +85,7 @@ FitTrainings::Speed FitTrainings::Measure(const UpdateRule& rule, int64_t steps,
   const auto positive = [](float loss) { return loss > 0; };
   const bool all_positive =
       positive(last.curve.judged[0].loss) && std::ranges::all_of(last.curve.train_loss, positive);
-  while (last.spent < kEnoughSeconds) {
+  while (last.spent < enough_seconds) {
     if (measured < steps) {
       measured = std::min(steps, kLonger * measured);
     } else {

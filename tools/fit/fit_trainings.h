@@ -36,10 +36,10 @@ class FitTrainings {
     bool positive_loss = false;  // whether all losses of a short one were above 0
   };
   // Measured by as many trainings at once as there are threads, which are made longer, and then
-  // more, until they take a fifth of a second. The losses are those of a training of
-  // kMeasuredSteps, whatever the clock says. `stop` is not looked at.
+  // more, until they take `enough_seconds`. The losses are those of a training of kMeasuredSteps,
+  // whatever the clock says. `stop` is not looked at.
   static constexpr int64_t kMeasuredSteps = 5;
-  Speed Measure(const UpdateRule& rule, int64_t steps, Key key);
+  Speed Measure(const UpdateRule& rule, int64_t steps, Key key, double enough_seconds);
 
  private:
   // The seconds of a training of `steps` by so many trainings of `measured`, those that these took,

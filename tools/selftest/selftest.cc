@@ -111,12 +111,12 @@ class Table {
 };
 
 // Nothing but warnings is logged.
-class QuietLog {
+class OnlyWarnings {
  public:
-  QuietLog() { spdlog::set_level(spdlog::level::warn); }
-  ~QuietLog() { spdlog::set_level(before_); }
-  QuietLog(const QuietLog&) = delete;
-  QuietLog& operator=(const QuietLog&) = delete;
+  OnlyWarnings() { spdlog::set_level(spdlog::level::warn); }
+  ~OnlyWarnings() { spdlog::set_level(before_); }
+  OnlyWarnings(const OnlyWarnings&) = delete;
+  OnlyWarnings& operator=(const OnlyWarnings&) = delete;
 
  private:
   spdlog::level::level_enum before_ = spdlog::get_level();
@@ -273,7 +273,7 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
     return kExitDone;
   }
 
-  const QuietLog quiet;
+  const OnlyWarnings quiet;
   const ScratchDirectory scratch("selftest");
   const std::string best = CurrentIsa();
   PrintOut("lopt {} on {}\n", VersionAndCommit(GetBuildInfo()), fmt::join(SupportedIsas(), ", "));
