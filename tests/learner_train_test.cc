@@ -5,6 +5,7 @@
 #include <csignal>
 #include <exception>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -312,6 +313,36 @@ TEST_CASE("A training that is told to stop goes on from there, on other ranks to
   }
   CHECK_EQ(Model(scratch / "stopped"), Model(scratch / "undisturbed"));
   CHECK_EQ(MetricsOfRun(scratch / "stopped"), MetricsOfRun(scratch / "undisturbed"));
+}
+
+TEST_CASE("A training goes on that was begun by a version with fewer keys") {
+  const TempDirectory scratch;
+  const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
+  RunTraining(config, {.out_dir = scratch / "undisturbed"});
+  std::atomic<bool> stop = false;
+  RunTraining(config, {.out_dir = scratch / "stopped",
+                       .stop = &stop,
+                       .on_step = [&](const TrainProgress& p) { stop = p.step == 7; }});
+  const auto without = [&](const std::string& part, const std::string& key) {
+    CheckpointStore store(scratch / "stopped/checkpoints", {});
+    ArraysCheckpoint checkpoint = store.ReadNewestArrays().value();
+    std::string& text = checkpoint.file.metadata.at("config");
+    auto json = nlohmann::ordered_json::parse(text);
+    REQUIRE_EQ((part.empty() ? json : json.at(part)).erase(key), 1);
+    text = json.dump();
+    RemoveAll(store.Path(checkpoint.step));
+    store.Write(checkpoint);
+  };
+  without("task", "norm");
+  without("", "eval_split");
+  RunTraining(config, {.out_dir = scratch / "stopped", .resume = true});
+  CHECK_EQ(Model(scratch / "stopped"), Model(scratch / "undisturbed"));
+  // What differs is still found.
+  without("task", "hidden");
+  const std::string error =
+      ErrorOf([&] { RunTraining(config, {.out_dir = scratch / "stopped", .resume = true}); });
+  CHECK(error.find("config has changed: task.hidden[0]: 32 in the checkpoint, 4 now") !=
+        std::string::npos);
 }
 
 TEST_CASE("A training starts from the model of a file, with a fresh optimizer") {

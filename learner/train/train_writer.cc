@@ -9,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/options.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
 #include "lopt/learner/run/task_graphs.h"
@@ -97,8 +98,10 @@ TrainState TrainWriter::Begin() {
 
 TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.step);
-  RequireSameConfig(path, Config::Parse(MetadataOf(checkpoint.file, kConfigEntry, path), path),
-                    resolved_, training_.KeysFree());
+  // Resolved by this version: an earlier one did not have all keys.
+  const Config then = WriteOptions("", ReadOptions<TrainConfig>(Config::Parse(
+                                           MetadataOf(checkpoint.file, kConfigEntry, path), path)));
+  RequireSameConfig(path, then, resolved_, training_.KeysFree());
   RequireSameIsa(path, MetadataOf(checkpoint.file, kIsaEntry, path), options_.allow_isa_change);
   const auto data = checkpoint.file.metadata.find(kDataEntry);
   if (data != checkpoint.file.metadata.end())
