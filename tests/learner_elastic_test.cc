@@ -439,7 +439,7 @@ TEST_CASE("A process that answers for some workers and never for another loses i
   CHECK_GT(updates, 0);
 }
 
-// Of the lies every so many.
+// Tells every `every`-th of the lies.
 void RefuseLies(size_t every) {
   const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
   const Experiment shared(config, nullptr);

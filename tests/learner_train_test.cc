@@ -317,32 +317,43 @@ TEST_CASE("A training that is told to stop goes on from there, on other ranks to
 
 TEST_CASE("A training goes on that was begun by a version with fewer keys") {
   const TempDirectory scratch;
-  const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
+  const TrainConfig config =
+      ConfigOf(kMlp, R"({"type": "Initial", "learned_optimizer": {"type": "LearnableAdam"}})", 2);
   RunTraining(config, {.out_dir = scratch / "undisturbed"});
   std::atomic<bool> stop = false;
   RunTraining(config, {.out_dir = scratch / "stopped",
                        .stop = &stop,
                        .on_step = [&](const TrainProgress& p) { stop = p.step == 7; }});
-  const auto without = [&](const std::string& part, const std::string& key) {
+  using Json = nlohmann::ordered_json;
+  const auto edit = [&](const std::string& part, const std::function<void(Json*)>& change) {
     CheckpointStore store(scratch / "stopped/checkpoints", {});
     ArraysCheckpoint checkpoint = store.ReadNewestArrays().value();
     std::string& text = checkpoint.file.metadata.at("config");
-    auto json = nlohmann::ordered_json::parse(text);
-    REQUIRE_EQ((part.empty() ? json : json.at(part)).erase(key), 1);
+    Json json = Json::parse(text);
+    change(&json.at(Json::json_pointer(part)));
     text = json.dump();
     RemoveAll(store.Path(checkpoint.step));
     store.Write(checkpoint);
   };
-  without("task", "norm");
-  without("", "eval_split");
-  RunTraining(config, {.out_dir = scratch / "stopped", .resume = true});
+  const auto without = [&](const std::string& part, const std::string& key) {
+    edit(part, [&](Json* json) { REQUIRE_EQ(json->erase(key), 1); });
+  };
+  const auto resume = [&] {
+    RunTraining(config, {.out_dir = scratch / "stopped", .resume = true});
+  };
+  without("/task", "norm");
+  without("/optimizer/learned_optimizer", "schedule");
+  without("", "batches");
+  resume();
   CHECK_EQ(Model(scratch / "stopped"), Model(scratch / "undisturbed"));
-  // What differs is still found.
-  without("task", "hidden");
-  const std::string error =
-      ErrorOf([&] { RunTraining(config, {.out_dir = scratch / "stopped", .resume = true}); });
-  CHECK(error.find("config has changed: task.hidden[0]: 32 in the checkpoint, 4 now") !=
+  // What differs, or is not known, is still an error.
+  without("/task", "hidden");
+  CHECK(ErrorOf(resume).find("has changed: task.hidden[0]: 32 in the checkpoint, 4 now") !=
         std::string::npos);
+  edit("/task", [](Json* json) { (*json)["wings"] = 2; });
+  const std::string error = ErrorOf(resume);
+  CHECK(error.starts_with("cannot resume from " + (scratch / "stopped/checkpoints/step-00000012")));
+  CHECK(error.find("wings") != std::string::npos);
 }
 
 TEST_CASE("A training starts from the model of a file, with a fresh optimizer") {

@@ -297,10 +297,11 @@ TEST_CASE("Files of before there were limits open on every instruction set, and 
   }
 }
 
-TEST_CASE("Every reader opens what each instruction set writes, and so would the reference") {
-  // All of it: LOPT_TEST_THETAS=64 (tests/prove_theta_files).
+// Of so many thetas of each optimizer: drawn and moved, as training does; of several, the first as
+// drawn.
+void EveryReaderOpens(int thetas) {
   const char* const number = std::getenv("LOPT_TEST_THETAS");
-  const int thetas = number != nullptr ? std::atoi(number) : 1;
+  if (number != nullptr) thetas = std::atoi(number);
   const char* const kept = std::getenv("LOPT_TEST_THETA_DIR");
   struct Worst {
     double share = 0;
@@ -319,8 +320,7 @@ TEST_CASE("Every reader opens what each instruction set writes, and so would the
       Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(static_cast<uint64_t>(i)));
       std::vector<float> noise(theta.size());
       Normal(KeyFromSeed(1000 + static_cast<uint64_t>(i)), noise);
-      // Drawn and moved, as training does; of several the first as drawn.
-      const float scale = .1F * static_cast<float>(number != nullptr ? i % 4 : 2);
+      const float scale = .1F * static_cast<float>(thetas == 1 ? 2 : i % 4);
       for (int64_t k = 0; k < theta.size(); ++k) theta[k] += scale * noise[k];
       OnEveryIsa([&] {
         const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(theta));
@@ -352,6 +352,16 @@ TEST_CASE("Every reader opens what each instruction set writes, and so would the
                  worst.share);
     }
   }
+}
+
+// All of it: LOPT_TEST_THETAS=64 (tests/prove_theta_files).
+TEST_CASE("Every reader opens what each instruction set writes, and so would the reference") {
+  EveryReaderOpens(1);
+}
+
+TEST_CASE("Every reader opens several thetas that each instruction set writes" *
+          doctest::test_suite("nightly")) {
+  EveryReaderOpens(4);
 }
 
 }  // namespace

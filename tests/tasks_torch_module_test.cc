@@ -12,6 +12,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "tests/error_of.h"
+#include "tests/on_every_isa.h"
 
 namespace lopt {
 namespace {
@@ -141,9 +142,7 @@ TEST_CASE("The module takes the data that the program loaded, and leaves it what
 }
 
 TEST_CASE("A torch task computes with the pinned instruction set") {
-  const std::vector<std::string> isas = SupportedIsas();
-  for (const std::string& isa : {isas.back(), isas.front()}) {
-    PinIsa(isa);
+  OnEveryIsa([&] {
     const TaskResources resources("");
     const auto torch_task = TaskRegistry().Make(Config::Parse(kConfig, "test"), resources);
     const auto native_task = TaskRegistry().Make(
@@ -155,7 +154,7 @@ TEST_CASE("A torch task computes with the pinned instruction set") {
     torch_task->Init({}, KeyFromSeed(3), got, {});
     native_task->Init({}, KeyFromSeed(3), wanted, {});
     CHECK(got == wanted);
-  }
+  });
 }
 
 TEST_CASE("Torch tasks may be evaluated by many threads at once with the same bits") {

@@ -122,6 +122,28 @@ TEST_CASE("The bench of tiles checks shapes against a plain loop and times them"
   CHECK(Bench({"tiles", "--runs", "5"}).exit_code == 2);
 }
 
+TEST_CASE("The bench of growth times inner steps of every size") {
+  const FinishedProcess bench = Bench({"growth", "--short", "--json", "--threads", "2", "--filter",
+                                       "growth/(replicas-(1|4)|hidden-4|image-16|conv-8)"});
+  INFO(bench.errors);
+  REQUIRE(bench.exit_code == 0);
+  const auto rows = nlohmann::json::parse(bench.output).at("workloads");
+  REQUIRE(rows.size() == 5);
+  for (const auto& row : rows) {
+    CAPTURE(row.dump());
+    CHECK(row.at("threads") == 2);
+    CHECK(row.at("unit") == "inner steps");
+    CHECK(row.at("per_second") > 0);
+  }
+  const auto flop = [&](size_t i) { return rows[i].at("flop").get<double>(); };
+  CHECK(flop(0) == doctest::Approx(50 * 7.772e6).epsilon(1e-3));
+  CHECK(flop(1) == 4 * flop(0));
+  CHECK(flop(2) < 16 * flop(0));
+  CHECK(flop(3) > 16 * flop(0));
+  CHECK(Bench({"growth", "--device", "emulated"}).exit_code == 2);
+  CHECK(Bench({"growth", "tiles"}).exit_code == 2);
+}
+
 TEST_CASE("What the bench says beside its JSON goes to stderr") {
   if (!FindTorchModule()) {
     SkipTest("there is no torch module");

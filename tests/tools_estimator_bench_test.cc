@@ -138,7 +138,8 @@ TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
   CHECK(MeanCosine(-exact, exact).low == doctest::Approx(-1));
 }
 
-TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
+// In so many runs.
+void FindBias(int64_t runs) {
   if (!FindTorchModule()) {
     SkipTest("there is no torch module");
     return;
@@ -151,7 +152,7 @@ TEST_CASE("Bias is found where there is some, and the exact gradient has neither
                        Windowed("TruncatedES", task, 8) + ", " + Windowed("TruncatedPES", task, 8) +
                            R"(, {"type": "FullGrad")" + Keys(task, 4) +
                            R"(, {"type": "TruncatedGrad", "trunc_length": 5)" + Keys(task, 4)),
-            40);
+            runs);
   });
   REQUIRE(bench.estimators.size() == 10);
   const EstimatorQuality& es = bench.estimators[2];
@@ -169,6 +170,12 @@ TEST_CASE("Bias is found where there is some, and the exact gradient has neither
   CheckInInterval(bench.estimators[9].bias, 1 - .162992041 / .29580010222);
   CHECK(full.VariancePer1000Steps().value == doctest::Approx(full.variance.value * 0.04));
 }
+
+TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
+  FindBias(40);
+}
+
+TEST_CASE("Bias is found in more runs" * doctest::test_suite("nightly")) { FindBias(80); }
 
 TEST_CASE("The bench of estimators prints a table or JSON and writes what a report draws") {
   const TempDirectory directory;

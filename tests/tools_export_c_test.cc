@@ -303,7 +303,7 @@ TEST_CASE("A wrong number in exported C is found") {
   }
 }
 
-// Of the examples every so many.
+// Compiles every `every`-th of the examples.
 void CompileElsewhere(size_t every) {
   const TempDirectory directory;
   const std::vector<std::string> compilers = Compilers();

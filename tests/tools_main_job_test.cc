@@ -77,6 +77,12 @@ TEST_CASE("A short run on the generated images learns") {
   CHECK(after.quadratic < 17.5);
 }
 
+TEST_CASE("A run of 400 updates on the generated images learns" * doctest::test_suite("nightly")) {
+  const Outcome after = MetaTrainAndTry(400, 0, "");
+  CHECK(after.image_last < 1.6);
+  CHECK(after.quadratic < 16);
+}
+
 // Takes minutes, so it runs only when asked for, by tools/main_job, which makes a directory where
 // all 10,000 images are the train split. The JAX package has a mean of .531 there (7 seeds, sd
 // .046); on quadratics one seed has ten times the loss of another, so no mean of five is checked.

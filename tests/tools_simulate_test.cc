@@ -305,7 +305,7 @@ TEST_CASE("What schedules are compared with is the run outside of the simulation
   }
 }
 
-// Of the bugs every so many.
+// Looks for every `every`-th of the bugs.
 void FindBugs(size_t every) {
   struct Bug {
     std::string name;

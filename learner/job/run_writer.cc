@@ -119,9 +119,8 @@ bool RunWriter::SameEvalTasks(const Checkpoint& checkpoint) const {
 
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.learner.outer_step);
-  // Resolved by this version: an earlier one did not have all keys.
-  const Config then = WriteOptions("", ReadOptions<MetaTrainConfig>(checkpoint.config));
-  RequireSameConfig(path, then, experiment_.resolved, KeysFreeOnResume());
+  RequireSameConfig(path, ResolvedAgain<MetaTrainConfig>(path, checkpoint.config),
+                    experiment_.resolved, KeysFreeOnResume());
   RequireSameIsa(path, checkpoint.isa, options_.allow_isa_change);
   RequireSameData("from " + path, checkpoint.data, experiment_.data);
   // Losses on other data would not compare. Other held-out tasks are chosen by other losses anyway.

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 #include "lopt/learner/run/run_directory.h"
 
 namespace lopt {
@@ -11,6 +13,16 @@ namespace lopt {
 // What a run may go on from. `checkpoint` is the path of the one that it is to go on from, for
 // messages.
 
+// The checkpoint's config with every key of this version: an earlier one did not have all of them.
+// Throws Error if this version does not know a key or a type of it.
+template <class Options>
+Config ResolvedAgain(const std::string& checkpoint, const Config& config) {
+  try {
+    return WriteOptions("", ReadOptions<Options>(config));
+  } catch (const Error& error) {
+    Fail("cannot resume from {}: {}", checkpoint, error.what());
+  }
+}
 // Throws Error that lists the differences unless only the keys in `free` differ.
 void RequireSameConfig(const std::string& checkpoint, const Config& then, const Config& now,
                        const std::vector<std::string>& free);

@@ -98,10 +98,8 @@ TrainState TrainWriter::Begin() {
 
 TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.step);
-  // Resolved by this version: an earlier one did not have all keys.
-  const Config then = WriteOptions("", ReadOptions<TrainConfig>(Config::Parse(
-                                           MetadataOf(checkpoint.file, kConfigEntry, path), path)));
-  RequireSameConfig(path, then, resolved_, training_.KeysFree());
+  const Config then = Config::Parse(MetadataOf(checkpoint.file, kConfigEntry, path), path);
+  RequireSameConfig(path, ResolvedAgain<TrainConfig>(path, then), resolved_, training_.KeysFree());
   RequireSameIsa(path, MetadataOf(checkpoint.file, kIsaEntry, path), options_.allow_isa_change);
   const auto data = checkpoint.file.metadata.find(kDataEntry);
   if (data != checkpoint.file.metadata.end())

@@ -47,7 +47,9 @@ constexpr const char* kBenchExamples =
     "  lopt bench --json > bench.json\n"
     "  lopt bench --device cuda\n"
     "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n"
-    "\nlopt bench tiles [--filter, --isa, --repeats, --short, --json] times the shapes of tiles.\n"
+    "\nlopt bench growth [--filter, --isa, --threads, --repeats, --short, --json] times more "
+    "replicas, wider networks and larger images.\n"
+    "lopt bench tiles [--filter, --isa, --repeats, --short, --json] times the shapes of tiles.\n"
     "lopt bench transport --help explains another bench: a job whose workers compute nothing.\n";
 
 // Standard output for one JSON object: while it lives, all else that this process writes there (log
@@ -274,7 +276,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     return BenchTransport({arguments.begin() + 1, arguments.end()});
   }
   const bool tiles = !arguments.empty() && arguments[0] == "tiles";
-  const std::vector<std::string> words(arguments.begin() + (tiles ? 1 : 0), arguments.end());
+  const bool growth = !arguments.empty() && arguments[0] == "growth";
+  const std::vector<std::string> words(arguments.begin() + (tiles || growth ? 1 : 0),
+                                       arguments.end());
   po::options_description options("Options");
   auto add = options.add_options();
   add("filter", po::value<std::string>()->value_name("REGEX")->default_value(".*"),
@@ -321,11 +325,15 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("isa")) {
     PinIsa((*values)["isa"].as<std::string>());
   }
-  for (const char* option : {"estimators", "device", "threads"}) {
-    if (tiles && values->contains(option)) {
-      throw UsageError(fmt::format("bench: --{} does not go with tiles", option));
+  const auto refuse = [&](const std::vector<const char*>& given) {
+    for (const char* option : given) {
+      if (values->contains(option)) {
+        throw UsageError(fmt::format("bench: --{} does not go with {}", option, arguments[0]));
+      }
     }
-  }
+  };
+  if (tiles) refuse({"estimators", "device", "threads"});
+  if (growth) refuse({"estimators", "device"});
   if (values->contains("estimators")) return BenchEstimatorsCommand(*values, bench.threads);
   for (const char* option : {"theta", "runs", "windows", "out"}) {
     if (values->contains(option) && !(*values)[option].defaulted()) {
@@ -335,7 +343,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("device")) return BenchDeviceCommand(*values, bench);
   const std::string pattern = (*values)["filter"].as<std::string>();
   std::vector<WorkloadMaker> chosen;
-  const auto workloads = [&] { return tiles ? TileWorkloads() : Workloads(bench.threads); };
+  const auto workloads = [&] {
+    return tiles ? TileWorkloads() : growth ? GrowthWorkloads() : Workloads(bench.threads);
+  };
   try {
     const std::regex filter(pattern);
     for (WorkloadMaker& maker : workloads()) {

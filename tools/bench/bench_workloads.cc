@@ -68,15 +68,6 @@ double Celo2Flop(const Layout& params) {
   return 2 * products;
 }
 
-// Forward, the gradient of every weight, and of every layer's input but the first.
-double ImageMlpFlop(const std::vector<int64_t>& sizes, int64_t batch) {
-  double products = 0;
-  for (size_t l = 0; l + 1 < sizes.size(); ++l) {
-    products += static_cast<double>(sizes[l] * sizes[l + 1]) * (l == 0 ? 2 : 3);
-  }
-  return 2 * products * static_cast<double>(batch);
-}
-
 void RequireClose(const std::string& what, std::span<const float> got,
                   std::span<const float> wanted, double relative) {
   double scale = 0;
@@ -101,15 +92,11 @@ void OnSimplestIsa(const std::function<void()>& run) {
 struct ImageShape {
   std::string name;
   ImageMlpOptions options;
-  std::vector<int64_t> sizes;
-  double Flop() const { return ImageMlpFlop(sizes, options.images.batch_size); }
 };
 
-ImageShape SmallImages() {
-  return {"8x8-32", {.images = {.image_size = 8}, .hidden = {32}}, {64, 32, 10}};
-}
+ImageShape SmallImages() { return {"8x8-32", {.images = {.image_size = 8}, .hidden = {32}}}; }
 ImageShape LargeImages() {
-  return {"784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}, {784, 128, 128, 10}};
+  return {"784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}};
 }
 
 std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
@@ -281,8 +268,8 @@ Workload ImageConvGradient(const ConvNet& net, const std::string& name) {
   return NetworkGradient(name, task, task, 1);
 }
 
-// `replicas` image MLPs trained for 50 inner steps by a learned optimizer.
-Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
+// `replicas` models of a task trained for 50 inner steps by a learned optimizer.
+Workload InnerSteps(const std::shared_ptr<const TaskFamily>& task, const BenchOptimizer& optimizer,
                     const std::string& name, int64_t replicas, bool all_threads) {
   constexpr int64_t kSteps = 50;
   struct Data {
@@ -293,7 +280,7 @@ Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
     uint64_t window = 0;
   };
   auto data = std::make_shared<Data>();
-  data->problem = std::make_shared<LoptProblem>(MakeImageTask(shape), optimizer.optimizer,
+  data->problem = std::make_shared<LoptProblem>(task, optimizer.optimizer,
                                                 std::make_shared<NeverEndingTruncationSchedule>(),
                                                 LoptProblemOptions{});
   data->theta = optimizer.optimizer->InitTheta(KeyFromSeed(1));
@@ -308,7 +295,7 @@ Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
                  .state = state,
                  .trace = trace});
   };
-  const double step_flop = shape.Flop() + optimizer.flop(MakeImageTask(shape)->params_layout());
+  const double step_flop = task->flops() + optimizer.flop(task->params_layout());
   return {.name = name,
           .all_threads = all_threads,
           .unit = "inner steps",
@@ -355,7 +342,8 @@ Workload Tutorial(const std::string& name, const std::string& preset, int64_t nu
                   int threads, bool writes) {
   Workload workload = MetaUpdates(name, PresetOptions(preset), threads,
                                   writes ? std::make_shared<ScratchDirectory>("bench") : nullptr);
-  const double replica_flop = 50 * (SmallImages().Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
+  const double replica_flop =
+      50 * (MakeImageTask(SmallImages())->flops() + MlpLoptFlop(2410) + MlpLoptFlop(10));
   workload.flop = replica_flop * 2 * static_cast<double>(num_tasks);
   return workload;
 }
@@ -474,16 +462,18 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string gradient = "image_mlp/" + shape.name;
     add(gradient, [=] { return ImageMlpGradient(shape, "ImageMLP", gradient, 1); });
     const std::string step = "inner_step/" + shape.name;
-    add(step, [=] { return InnerSteps(shape, BenchMlpLopt(), step, 1, false); });
-    add(step + "/all",
-        [=] { return InnerSteps(shape, BenchMlpLopt(), step + "/all", 8 * threads, true); });
-    const std::string in_bfloat16 = step + "/bf16";
-    add(in_bfloat16,
-        [=] { return InnerSteps(shape, BenchMlpLopt(bfloat16), in_bfloat16, 1, false); });
-    const std::string celo2 = step + "/celo2";
-    add(celo2, [=] { return InnerSteps(shape, BenchCelo2(), celo2, 1, false); });
-    add(celo2 + "/all",
-        [=] { return InnerSteps(shape, BenchCelo2(), celo2 + "/all", 8 * threads, true); });
+    const auto add_steps = [&](const std::string& which, const BenchOptimizer& optimizer,
+                               int64_t replicas) {
+      add(step + which, [=] {
+        return InnerSteps(MakeImageTask(shape), optimizer, step + which, replicas, replicas > 1);
+      });
+    };
+    const int64_t many = 8 * threads;
+    add_steps("", BenchMlpLopt(), 1);
+    add_steps("/all", BenchMlpLopt(), many);
+    add_steps("/bf16", BenchMlpLopt(bfloat16), 1);
+    add_steps("/celo2", BenchCelo2(), 1);
+    add_steps("/celo2/all", BenchCelo2(), many);
   }
   for (const ConvNet& net : ConvNets()) {
     const std::string gradient = "image_conv/" + net.name;
@@ -502,6 +492,38 @@ std::vector<WorkloadMaker> Workloads(int threads) {
   makers.push_back({torch,
                     [=] { return ImageMlpGradient(SmallImages(), "TorchImageMLP", torch, 32); },
                     MissingTorchModule(WriteOptions("TorchImageMLP", SmallImages().options))});
+  return makers;
+}
+
+std::vector<WorkloadMaker> GrowthWorkloads() {
+  constexpr int64_t kHidden = 32;
+  constexpr int64_t kReplicas = 16;
+  std::vector<WorkloadMaker> makers;
+  const auto add = [&](const std::string& what, int64_t size, const Config& task, int64_t hidden,
+                       int64_t replicas) {
+    const std::string name = "growth/" + what + "-" + std::to_string(size);
+    makers.push_back({name, [=] {
+                        Workload steps =
+                            InnerSteps(TaskRegistry().Make(task, TaskResources("")),
+                                       BenchMlpLopt({.hidden_size = hidden}), name, replicas, true);
+                        steps.check = {};  // it copies all replicas, which would count as memory
+                        return steps;
+                      }});
+  };
+  const Config small = WriteOptions("ImageMLP", SmallImages().options);
+  for (const int64_t replicas : {1, 4, 16, 64, 256, 1024}) {
+    add("replicas", replicas, small, kHidden, replicas);
+  }
+  for (const int64_t hidden : {4, 8, 16, 32, 64}) add("hidden", hidden, small, hidden, kReplicas);
+  for (const int64_t size : {8, 16, 28}) {
+    ImageMlpOptions options = SmallImages().options;
+    options.images.image_size = size;
+    add("image", size, WriteOptions("ImageMLP", options), kHidden, kReplicas);
+  }
+  for (const int64_t size : {8, 16, 28}) {
+    const ImageConvOptions options = {.images = {.image_size = size}};
+    add("conv", size, WriteOptions("ImageConv", options), kHidden, kReplicas);
+  }
   return makers;
 }
 

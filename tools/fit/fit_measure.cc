@@ -27,8 +27,8 @@ double MeasureUpdate(const FitContext& fit, bool log_loss) {
          TrainingsOfUpdate(request.steps) * static_cast<double>(request.steps);
 }
 
-// By how long trainings are measured. Where the request says how much is done, nothing depends on
-// it but the time that is said to be left.
+// For how many seconds trainings are measured. Where the request gives both updates and trials,
+// only the time that is said to be left depends on it.
 double EnoughSeconds(const FitRequest& request) {
   return request.updates && request.trials ? 0.02 : 0.2;
 }
