@@ -312,7 +312,7 @@ Timeouts TimeoutsOfStopped(Moment moment) {
   return {};
 #else
   if (moment == Moment::kInGather) return {};
-  return {.worker_seconds = 1, .start_seconds = 3};
+  return {.worker_seconds = 1};
 #endif
 }
 

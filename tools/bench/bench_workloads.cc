@@ -511,9 +511,6 @@ std::vector<WorkloadMaker> GrowthWorkloads() {
                       }});
   };
   const Config small = WriteOptions("ImageMLP", SmallImages().options);
-  for (const int64_t replicas : {1, 4, 16, 64, 256, 1024}) {
-    add("replicas", replicas, small, kHidden, replicas);
-  }
   for (const int64_t hidden : {4, 8, 16, 32, 64}) add("hidden", hidden, small, hidden, kReplicas);
   for (const int64_t size : {8, 16, 28}) {
     ImageMlpOptions options = SmallImages().options;
@@ -523,6 +520,10 @@ std::vector<WorkloadMaker> GrowthWorkloads() {
   for (const int64_t size : {8, 16, 28}) {
     const ImageConvOptions options = {.images = {.image_size = size}};
     add("conv", size, WriteOptions("ImageConv", options), kHidden, kReplicas);
+  }
+  // Last: many leave the process large.
+  for (const int64_t replicas : {1, 4, 16, 64, 256, 1024}) {
+    add("replicas", replicas, small, kHidden, replicas);
   }
   return makers;
 }
