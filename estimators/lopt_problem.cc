@@ -83,6 +83,12 @@ void AddNote(const std::string& metric, const std::string& name, const LayoutEnt
   notes->push_back({.metric = metric + name, .offset = tensor.offset});
 }
 
+std::unique_ptr<const UpdateRule> BindZeros(const LearnedOptimizer& optimizer,
+                                            const Layout& params) {
+  const std::vector<float> theta(static_cast<size_t>(optimizer.theta_layout().size()));
+  return optimizer.Bind(params, theta);
+}
+
 }  // namespace
 
 void LoptProblemOptions::Visit(FieldVisitor& v) {
@@ -125,7 +131,7 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
       schedule_(std::move(schedule)),
       options_(options),
       meta_loss_split_(SplitOf(options.meta_loss)),
-      optimizer_state_layout_(optimizer_->StateLayout(task_->params_layout())),
+      rule_of_no_theta_(BindZeros(*optimizer_, task_->params_layout())),
       device_(device) {
   CheckOptions("inner problem", options_);
   meta_loss_aux_ = IndexOfAux(task_->aux_layout(), options_.meta_loss_aux);
@@ -147,7 +153,7 @@ void LoptProblem::FindNotes() {
   for (const LayoutEntry& entry : task_->aux_layout().entries()) {
     AddNote("task/", entry.name, entry, &task_notes_);
   }
-  for (const LayoutEntry& entry : optimizer_state_layout_.entries()) {
+  for (const LayoutEntry& entry : optimizer_state_layout().entries()) {
     if (const auto name = NotedName(entry.name)) {
       AddNote("optimizer/", *name, entry, &optimizer_notes_);
     }

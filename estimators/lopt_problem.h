@@ -99,7 +99,7 @@ class LoptProblem : public InnerProblem {
   // The optimizer whose theta replicas run under.
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
   // S numbers for each replica.
-  const Layout& optimizer_state_layout() const { return optimizer_state_layout_; }
+  const Layout& optimizer_state_layout() const { return rule_of_no_theta_->state_layout(); }
   // Whether the meta-loss is the training loss itself, before the update; else it is that of
   // meta_loss_split() or, without one, of the training batch, after the update.
   bool MetaLossIsBeforeUpdate() const { return options_.meta_loss == MetaLoss::kBeforeUpdate; }
@@ -127,6 +127,11 @@ class LoptProblem : public InnerProblem {
     int64_t length = 0;  // in inner steps; TruncationSchedule::kNever if it has no end
     int64_t order = 0;   // seed of the orders in which it goes through its data
   };
+  // The params [P] of a replica that a meta-loss after the update is of: those that its training
+  // stands for (UpdateRule::EvalParams).
+  std::span<const float> JudgedParams(const ReplicaRow& row) const {
+    return rule_of_no_theta_->EvalParams(row.params, row.optimizer_state);
+  }
   // Draws a new task, its params and its model state into a replica.
   Episode DrawEpisode(Key key, const OuterState& outer, const ReplicaRow& row) const;
   // The same, and the rule's state.
@@ -166,7 +171,7 @@ class LoptProblem : public InnerProblem {
   LoptProblemOptions options_;
   std::optional<Split> meta_loss_split_;
   std::optional<int64_t> meta_loss_aux_;
-  Layout optimizer_state_layout_;
+  std::unique_ptr<const UpdateRule> rule_of_no_theta_;  // of zeros, for what theta does not change
   std::vector<Note> task_notes_;
   std::vector<Note> optimizer_notes_;
   mutable WorkspacePool workspaces_;

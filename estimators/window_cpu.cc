@@ -12,6 +12,22 @@
 namespace lopt {
 namespace {
 
+// The params [rows, P] that meta-losses of replicas [first, first + rows) after an update are of:
+// those of the state or, of an optimizer that keeps an average of them, that, in scratch.
+std::span<const float> JudgedParams(const LoptProblem& problem, const LoptState& state,
+                                    int64_t first, int64_t rows, Workspace& scratch) {
+  const int64_t size = problem.task().params_layout().size();
+  const std::span<const float> params = RowsOf(state.params, first, size, rows);
+  const std::span<const float> judged = problem.JudgedParams(state.Row(problem, first));
+  if (judged.data() == params.data()) return params;
+  const std::span<float> all = scratch.Take<float>(std::ssize(params));
+  for (int64_t r = 0; r < rows; ++r) {
+    std::ranges::copy(problem.JudgedParams(state.Row(problem, first + r)),
+                      RowsOf(all, r, size).begin());
+  }
+  return all;
+}
+
 // Of replicas [first, first + rows) of a window, in place.
 class HostExecutor final : public StepExecutor {
  public:
@@ -29,8 +45,8 @@ class HostExecutor final : public StepExecutor {
 
  private:
   UpdateRule& RuleOf(int64_t r) { return *rules_[static_cast<size_t>(r)]; }
-  void Evaluate(Split split, const StepBatches& batches, std::span<float> model_state,
-                std::span<float> gradients);
+  void Evaluate(Split split, const StepBatches& batches, std::span<const float> params,
+                std::span<float> model_state, std::span<float> gradients);
   void UpdateReplica(int64_t r, const ReplicaStep& step, Workspace& scratch);
 
   const LoptProblem& problem_;
@@ -87,11 +103,11 @@ void HostExecutor::ChangeTheta(int64_t r, const WindowStep& at) {
   rules_[static_cast<size_t>(r)] = problem_.optimizer().Bind(task_.params_layout(), row);
 }
 
-void HostExecutor::Evaluate(Split split, const StepBatches& batches, std::span<float> model_state,
-                            std::span<float> gradients) {
+void HostExecutor::Evaluate(Split split, const StepBatches& batches, std::span<const float> params,
+                            std::span<float> model_state, std::span<float> gradients) {
   task_.Evaluate({.rows = rows_,
                   .config = config_,
-                  .params = params_,
+                  .params = params,
                   .model_state = model_state,
                   .split = split,
                   .keys = batches.keys,
@@ -104,12 +120,13 @@ void HostExecutor::Evaluate(Split split, const StepBatches& batches, std::span<f
 }
 
 void HostExecutor::EvaluateTraining(const StepBatches& batches) {
-  Evaluate(Split::kTrain, batches, model_state_, gradients_);
+  Evaluate(Split::kTrain, batches, params_, model_state_, gradients_);
 }
 
 void HostExecutor::EvaluateMetaLoss(Split split, const StepBatches& batches) {
+  const Workspace::Frame frame(scratch_);
   std::ranges::copy(model_state_, discarded_.begin());
-  Evaluate(split, batches, discarded_, {});
+  Evaluate(split, batches, JudgedParams(problem_, state_, first_, rows_, scratch_), discarded_, {});
 }
 
 void HostExecutor::GetResults(std::span<float> losses, std::span<float> aux) {
@@ -176,7 +193,7 @@ void MetaLossOnCpu(const LoptProblem& problem, int64_t replicas, std::span<const
     std::ranges::copy(RowsOf(view.model_state, first, model_state_size, rows), discarded.begin());
     task.Evaluate({.rows = rows,
                    .config = RowsOf(view.config, first, config_size, rows),
-                   .params = RowsOf(view.params, first, task.params_layout().size(), rows),
+                   .params = JudgedParams(problem, view, first, rows, scratch),
                    .model_state = discarded,
                    .split = problem.meta_loss_split().value_or(Split::kTrain),
                    .keys = keys.subspan(first, rows),

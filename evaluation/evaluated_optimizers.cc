@@ -7,11 +7,15 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/options.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/scaled_steps.h"
+#include "lopt/lopt/rules/unknown_length.h"
 
 namespace lopt {
 namespace {
+
+constexpr char kUnknownLength[] = "UnknownLength";
 
 TunedOptimizer TunedBaseline(const Baseline& baseline) {
   return {.name = baseline.name,
@@ -74,6 +78,19 @@ NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned) {
   return learned;
 }
 
+bool IsUnknownLength(const NamedLearnedOptimizer& learned) {
+  return !learned.config.empty() && learned.config.Type() == kUnknownLength;
+}
+
+NamedLearnedOptimizer WithUnknownLength(NamedLearnedOptimizer learned) {
+  learned.config =
+      WriteOptions(kUnknownLength, UnknownLengthOptions{.optimizer = learned.optimizer->config()});
+  learned.optimizer = OptimizerRegistry().Make(learned.config);
+  learned.unknown_length = true;
+  learned.name += "-unknown";
+  return learned;
+}
+
 NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf theta,
                               double step_multiplier) {
   learned.is_start = true;
@@ -92,8 +109,25 @@ void AddTunedSteps(EvaluatedOptimizers* optimizers) {
   std::vector<NamedLearnedOptimizer> all;
   for (const NamedLearnedOptimizer& learned : optimizers->learned) {
     all.push_back(learned);
-    if (learned.step_multiplier == 1) all.push_back(WithTunedSteps(learned));
+    if (learned.step_multiplier == 1 && !learned.unknown_length) {
+      all.push_back(WithTunedSteps(learned));
+    }
   }
+  optimizers->learned = std::move(all);
+}
+
+void AddUnknownLengths(EvaluatedOptimizers* optimizers) {
+  std::vector<NamedLearnedOptimizer> all;
+  for (const NamedLearnedOptimizer& learned : optimizers->learned) {
+    all.push_back(learned);
+    if (!learned.is_start && !learned.tuned && !IsUnknownLength(learned)) {
+      all.push_back(WithUnknownLength(learned));
+    }
+  }
+  Require(
+      all.size() > optimizers->learned.size(),
+      "evaluation: there is no learned optimizer to judge without the length of trainings; give "
+      "a theta file of one that was meta-trained with the length");
   optimizers->learned = std::move(all);
 }
 

@@ -30,11 +30,12 @@ struct NamedLearnedOptimizer {
   std::string source = {};          // the file that theta is from, for people
   int64_t trained_horizon = 0;      // of that file; 0 if unknown
   TrainedRange trained_range = {};  // of that file
-  Config meta_training = {};   // of the run that made theta (ThetaFile::config); empty if unknown
-  int64_t seed = 0;            // of that run
-  bool is_start = false;       // theta is drawn with that seed
-  double step_multiplier = 1;  // what its steps are multiplied by
-  bool tuned = false;          // what its steps are multiplied by is tuned for each task
+  Config meta_training = {};    // of the run that made theta (ThetaFile::config); empty if unknown
+  int64_t seed = 0;             // of that run
+  bool is_start = false;        // theta is drawn with that seed
+  double step_multiplier = 1;   // what its steps are multiplied by
+  bool tuned = false;           // what its steps are multiplied by is tuned for each task
+  bool unknown_length = false;  // WithUnknownLength has made it of another
   // What the meta-training has trained on (evaluation/trained_on.h); none if unknown.
   std::optional<TaskSteps> trained_on = {};
 };
@@ -46,6 +47,13 @@ std::unique_ptr<UpdateRule> BindLearned(const NamedLearnedOptimizer& learned, co
 // is tuned for each task and number of steps as the learning rates of the baselines are, 1 first,
 // then from 1/32 to 32 and beyond. Throws Error if its steps cannot be multiplied.
 NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned);
+
+// Whether it was made for trainings of unknown length: an UnknownLength.
+bool IsUnknownLength(const NamedLearnedOptimizer& learned);
+
+// The same weights in trainings whose length the optimizer is not told (an UnknownLength of it,
+// lopt/rules/unknown_length.h): "NAME-unknown".
+NamedLearnedOptimizer WithUnknownLength(NamedLearnedOptimizer learned);
 
 // The optimizer of a theta file.
 NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile& file,
@@ -68,9 +76,15 @@ struct EvaluatedOptimizers {
 NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf theta,
                               double step_multiplier);
 
-// Judges every learned optimizer whose steps are not multiplied a second time, after itself,
-// WithTunedSteps. Throws Error as that does, and if there is none.
+// Judges each learned optimizer a second time, after itself, WithTunedSteps, but for those whose
+// steps are multiplied and what WithUnknownLength has made. Throws Error as WithTunedSteps does,
+// and if there is none.
 void AddTunedSteps(EvaluatedOptimizers* optimizers);
+
+// Judges each learned optimizer a second time, after itself, WithUnknownLength, but for untrained
+// and tuned ones and those that were meta-trained for trainings of unknown length. Throws Error if
+// there is none to judge so.
+void AddUnknownLengths(EvaluatedOptimizers* optimizers);
 
 // An optimizer that is tuned for each task.
 struct TunedOptimizer {
@@ -100,7 +114,8 @@ struct OptimizerInfo {
   // The weights are drawn with this seed, that of the meta-training that made `theta`.
   std::optional<int64_t> start_seed = {};
   std::optional<double> step_multiplier = {};  // not 1: what its steps are multiplied by
-  std::optional<TaskSteps> trained_on = {};    // none: unknown
+  std::optional<bool> unknown_length = {};   // true: it is not told the length (WithUnknownLength)
+  std::optional<TaskSteps> trained_on = {};  // none: unknown
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -112,6 +127,7 @@ struct OptimizerInfo {
     visit("tuned", tuned);
     visit("start_seed", start_seed);
     visit("step_multiplier", step_multiplier);
+    visit("unknown_length", unknown_length);
     visit("trained_on", trained_on);
   }
 };

@@ -53,6 +53,7 @@ std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
                                                            .learned_optimizer = learned.config,
                                                            .trained_on = learned.trained_on});
     if (learned.tuned) info.tuned = true;
+    if (learned.unknown_length) info.unknown_length = true;
     if (learned.is_start) info.start_seed = learned.seed;
     if (learned.step_multiplier != 1) info.step_multiplier = learned.step_multiplier;
   }
@@ -75,6 +76,7 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
         info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
     NamedLearnedOptimizer& learned = stored.optimizers.learned.back();
     learned.tuned = info.tuned.value_or(false);
+    learned.unknown_length = info.unknown_length.value_or(false);
     learned.is_start = info.start_seed.has_value();
     learned.step_multiplier = info.step_multiplier.value_or(1);
   }

@@ -29,11 +29,11 @@ void AddStarts(EvaluatedOptimizers* optimizers) {
   std::vector<NamedLearnedOptimizer> all;
   for (const NamedLearnedOptimizer& learned : optimizers->learned) {
     all.push_back(learned);
-    if (learned.tuned) continue;
+    if (learned.tuned || learned.unknown_length) continue;
     const Eigen::VectorXf theta = StartingTheta(learned);
-    for (const double step_multiplier : {1.0, 0.3}) {
-      all.push_back(StartOf(learned, theta, step_multiplier));
-    }
+    all.push_back(StartOf(learned, theta, 1));
+    // Steps of an optimizer that keeps an average are not multiplied.
+    if (!IsUnknownLength(learned)) all.push_back(StartOf(learned, theta, 0.3));
   }
   optimizers->learned = std::move(all);
 }

@@ -50,7 +50,8 @@ class UpdateRule {
   // The learning rate of an update, to report it; 0 if the rule has none.
   virtual double LearningRate(const StepInfo& /*info*/) const { return 0; }
   // The params that a training stands for after an update, to judge and to keep: `params`, where
-  // gradients are taken, or an average of them in `state`. [P], in one of the two.
+  // gradients are taken, or an average of them in `state`. [P], in one of the two; which one does
+  // not depend on theta.
   std::span<const float> EvalParams(std::span<const float> params,
                                     std::span<const float> state) const;
 

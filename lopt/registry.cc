@@ -16,6 +16,7 @@
 #include "lopt/lopt/rules/learned_scheduler.h"
 #include "lopt/lopt/rules/matrices_and_vectors.h"
 #include "lopt/lopt/rules/orthogonal_steps.h"
+#include "lopt/lopt/rules/unknown_length.h"
 
 namespace lopt {
 namespace {
@@ -76,6 +77,10 @@ Registry<LearnedOptimizer> BuiltIn() {
       registry, "LearnedScheduler",
       "Another optimizer whose directions are kept: a small network gives each tensor's step its "
       "size.");
+  AddType<UnknownLength, UnknownLengthOptions>(registry, "UnknownLength",
+                                               "Another optimizer in trainings that may stop at "
+                                               "any time: they stand for an average of their "
+                                               "params.");
   AddType<Adam, AdamOptions>(registry, AdamOptions::kType, "Adam in float64.");
   AddType<AdamW, AdamWOptions>(
       registry, AdamWOptions::kType,

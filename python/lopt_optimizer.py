@@ -1526,6 +1526,34 @@ def _resolve(learned_optimizer, source, depth=0):
     return _TYPES[kind], {"type": kind, **options}
 
 
+# UnknownLength: what the optimizer is told while nobody knows the length, and the power by which the
+# weights of the average grow; the numbers are those that lopt meta-trains with.
+_SHORTEST, _PROGRESS, _AVERAGING = 50, 0.7, 15
+
+
+def _told_length(t):
+    """The num_steps that a rule is told before update t of a training of unknown length."""
+    return max(_SHORTEST, math.floor(t / _PROGRESS) + 1)
+
+
+def _without_unknown_length(learned_optimizer, source):
+    """The optimizer of an UnknownLength, or the optimizer itself, and whether it was one."""
+    kind = learned_optimizer.get("type") if isinstance(learned_optimizer, dict) else None
+    if kind != "UnknownLength":
+        return learned_optimizer, False
+    if set(learned_optimizer) != {"type", "optimizer"}:
+        raise ValueError(f"{source}: UnknownLength must have the option optimizer alone, got "
+                         f"{learned_optimizer!r}")
+    return learned_optimizer["optimizer"], True
+
+
+def _resolved(learned_optimizer, source):
+    """The optimizer with all its options, also an UnknownLength."""
+    inner, unknown_length = _without_unknown_length(learned_optimizer, source)
+    resolved = _resolve(inner, source)[1]
+    return {"type": "UnknownLength", "optimizer": resolved} if unknown_length else resolved
+
+
 def _read_file(path):
     """The bytes of a file."""
     # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
@@ -1762,9 +1790,13 @@ class Weights:
         most_params, largest_tensor (numbers of elements), each 0 if it is not known; None if
         nothing is.
     sees_shapes: whether steps depend on a tensor's shape.
+    unknown_length: whether it was meta-trained for trainings of unknown length, as an
+        UnknownLength of learned_optimizer.
     """
 
-    trained_range = None  # of objects that were pickled before there was one
+    # Of objects that were pickled before there were these.
+    trained_range = None
+    unknown_length = False
 
     def __init__(self, learned_optimizer, theta, trained_horizon, source, trained_range=None):
         """learned_optimizer: type and options. source: what errors begin with.
@@ -1772,7 +1804,8 @@ class Weights:
         Raises ValueError if there is no such optimizer, or theta is not of its tensors, or not
         finite, or the range is not one, or of another horizon.
         """
-        self._rule, self.learned_optimizer = _resolve(learned_optimizer, source)
+        inner, self.unknown_length = _without_unknown_length(learned_optimizer, source)
+        self._rule, self.learned_optimizer = _resolve(inner, source)
         self.theta, self.trained_horizon = theta, trained_horizon
         self.trained_range = None if trained_range is None else _checked_range(
             trained_range, trained_horizon or 0, f"{source}: trained_range")
@@ -1865,7 +1898,7 @@ class ThetaFile(Weights):
             except ValueError as error:
                 raise ValueError(f"{path}: metadata learned_optimizer: {error}") from error
             if learned_optimizer is not None:
-                wanted, got = (_resolve(one, path)[1] for one in (learned_optimizer, named))
+                wanted, got = (_resolved(one, path) for one in (learned_optimizer, named))
                 if wanted != got:
                     raise ValueError(f"{path}: the file is of another learned optimizer: {wanted} "
                                      f"wanted, got {got}")
@@ -1924,8 +1957,8 @@ class ThetaFile(Weights):
         states = [_fresh_state(self, p) for p in params]
         for update, t in enumerate(golden.steps):
             gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
-            steps = rule.steps(params, gradients, states, t, golden.num_steps,
-                               golden.losses[update])
+            num_steps = _told_length(t) if self.unknown_length else golden.num_steps
+            steps = rule.steps(params, gradients, states, t, num_steps, golden.losses[update])
             for p, step in zip(params, steps):
                 p -= step
         return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
@@ -1954,7 +1987,8 @@ class _Batch:
     """Parameters of one group that one executor updates together: on a device, with as many earlier
     updates.
 
-    number, group: of the group. t: the number of earlier updates. places: the numbers of the
+    number, group: of the group. t: the number of earlier updates. num_steps: what the rule is told;
+    None if nothing. places: the numbers of the
     parameters within the group. shapes: theirs, as the rule sees them. states: theirs in
     optimizer.state; empty of one that has none yet. Other lists are of things of the parameters as
     well. loss: of the batch of examples, None if it is not known.
@@ -1962,6 +1996,8 @@ class _Batch:
 
     def __init__(self, number, group, executor, t, loss):
         self.number, self.group, self.executor, self.t = number, group, executor, t
+        self.unknown_length = group["num_steps"] == "unknown"
+        self.num_steps = _told_length(t) if self.unknown_length else group["num_steps"]
         self.loss = loss
         self.places, self.params, self.gradients, self.shapes, self.states = [], [], [], [], []
 
@@ -2046,7 +2082,7 @@ class TorchExecutor:
         if device not in self._rules:
             self._rules[device] = weights.bind(device)
         steps = self._rules[device].steps(values, seen, batch.states, batch.t,
-                                           group["num_steps"], batch.loss)
+                                           batch.num_steps, batch.loss)
         decays = []
         if group["weight_decay"]:
             parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
@@ -2103,11 +2139,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
       as_vectors    default False. True: the learned optimizer sees the parameters as vectors,
                     whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
                     embeddings, which have two axes.
-      num_steps     the number of steps of the training, default None: not known. Learned optimizers
+      num_steps     the number of steps of the training, default None: not given. Learned optimizers
                     with a schedule and LearnedScheduler need it: a step beyond it is an error. It
                     may be set higher on the way, for a training that is to go on. Others do
-                    without it. load_state_dict keeps one that was given here, so that a training
-                  can be resumed to be longer; where none was, it takes the saved one.
+                    without it. "unknown": the training may end at any time, see eval().
+                    load_state_dict keeps one that was given here, so that a training
+                    can be resumed to be longer; where none was, it takes the saved one.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
@@ -2119,6 +2156,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
     skipped: how often a tensor was left as it is: because its gradient or a loss that is needed was
     not finite, or because finite numbers would have become others. In the last case its state and its step count go on,
     and a warning says so once.
+
+    averages: of the parameters of groups of unknown length, by parameter, float32 (eval()).
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
     in float32 and added in the parameter's own type; the state is float32. Every parameter is
@@ -2145,6 +2184,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         self._make_executors()
         self._warned = set()
         self.skipped = 0
+        self.averages = {}
+        self._stepped = {}  # between eval() and train(): the parameters that are stepped
         # Schedulers that cycle a momentum look for its name.
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "non_finite": non_finite,
                                   "skip_zero_gradients": skip_zero_gradients,
@@ -2204,10 +2245,19 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                  f"{', '.join(map(repr, valid))}, got {group[name]!r}")
             group[name] = valid[valid.index(group[name])]  # a bool, whatever NumPy's was
         num_steps, need = group["num_steps"], self._theta_file.needs_num_steps()
+        if self._theta_file.unknown_length and num_steps is None:
+            num_steps = group["num_steps"] = "unknown"
+        if isinstance(num_steps, str) and num_steps == "unknown":
+            return
+        if self._theta_file.unknown_length:
+            raise ValueError("LearnedOptimizer: the optimizer was meta-trained for trainings of "
+                             "unknown length (UnknownLength): leave num_steps out, got "
+                             f"{num_steps!r}")
         if num_steps is None:
             if need:
                 raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
-                                 "of the training, which is not given")
+                                 "of the training, which is not given; num_steps=\"unknown\" does "
+                                 "without it")
             return
         try:
             if isinstance(num_steps, bool):
@@ -2215,12 +2265,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
             group["num_steps"] = operator.index(num_steps)  # an int, whatever integer it was
         except TypeError:
             raise ValueError("LearnedOptimizer: num_steps must be an integer of at least 1 (int, "
-                             f"numpy.int64 ...), or None, got {num_steps!r} of type "
+                             f"numpy.int64 ...), \"unknown\" or None, got {num_steps!r} of type "
                              f"{type(num_steps).__name__}") from None
         if not 1 <= group["num_steps"] < _NO_STEP:
             wanted = "below 2**63" if group["num_steps"] > 0 else "at least 1"
-            raise ValueError(f"LearnedOptimizer: num_steps must be {wanted}, or None, got "
-                             f"{num_steps!r}")
+            raise ValueError(f"LearnedOptimizer: num_steps must be {wanted}, \"unknown\" or None, "
+                             f"got {num_steps!r}")
 
     def _warn_once(self, what, text, stacklevel=5):
         if what not in self._warned:
@@ -2234,10 +2284,14 @@ class LearnedOptimizer(torch.optim.Optimizer):
         a tensor of one, where there is no closure; Celo, CeloAdam and Sinv6 need one of the two.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
-        finite, for a loss that is needed and not finite likewise, and ValueError for an option that is not valid, a step beyond num_steps where that
-        is needed, or a loss that is missing where it is needed or is no number; then nothing has
-        been changed.
+        finite, for a loss that is needed and not finite likewise, and between eval() and train().
+        Raises ValueError for an option that is not valid, a step beyond num_steps where that is
+        needed, or a loss that is missing where it is needed or is no number. Then nothing has been
+        changed.
         """
+        if self._stepped:
+            raise RuntimeError("LearnedOptimizer: the parameters are the averages that eval() shows; "
+                               "call train() before the next step; nothing was changed")
         if closure is not None:
             if loss is not None:
                 raise ValueError("LearnedOptimizer: step has a closure, which returns the loss, "
@@ -2255,6 +2309,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
         for batch in batches:
             if batch.params:
                 left, decays = self._update(batch)
+                if batch.unknown_length:
+                    self._average(batch)
+                elif self.averages:  # of a phase of the training whose length was unknown
+                    for p in batch.params:
+                        self.averages.pop(p, None)
                 self._warn_of_left_and_decays(batch, left, decays)
                 skipped += len(left)
         self.skipped += skipped
@@ -2278,11 +2337,13 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     continue
                 shape = self._theta_file.seen_shape(p, group)
                 state = self.state.get(p, {})
-                if state and not self._owner(state).fits(state, shape):
+                average = self.averages.get(p) if state else None
+                if (average is not None and average.shape != p.shape
+                        or state and not self._owner(state).fits(state, shape)):
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} had another shape "
                                        "at its last update; nothing was changed")
                 t = state.get("step", 0)
-                if need and t >= group["num_steps"]:
+                if need and group["num_steps"] != "unknown" and t >= group["num_steps"]:
                     raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
                                      f"{group['num_steps']} steps of its training (num_steps), "
                                      f"which {need} needs; nothing was changed. A higher num_steps "
@@ -2356,8 +2417,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
             return
         self._warned.add("compared")
         told = [batch.group["num_steps"] for batch in batches]
+        known = [number for number in told if number not in (None, "unknown")]
         unlike = _unlike_trained(
-            trained_range, None if None in told else max(told),
+            trained_range, max(known) if len(known) == len(told) else None,
             [p.numel() for batch in batches for p in batch.params])
         if unlike:
             self._warn_once("unlike", unlike, stacklevel=6)
@@ -2389,6 +2451,47 @@ class LearnedOptimizer(torch.optim.Optimizer):
             state["step"] += 1
         return result
 
+    def _average(self, batch):
+        """Moves the averages of a batch's parameters, which have made a step, towards them."""
+        values = [p.detach().float() for p in batch.params]
+        for p, value in zip(batch.params, values):
+            if p not in self.averages or batch.t == 0:  # its state may have been taken away
+                self.averages[p] = value.clone(memory_format=torch.preserve_format)
+            elif self.averages[p].device != p.device:
+                self.averages[p] = self.averages[p].to(p.device)
+        averages = [self.averages[p] for p in batch.params]
+        weight = (_AVERAGING + 1) / (batch.t + 1 + _AVERAGING)
+        torch._foreach_mul_(averages, 1 - weight)
+        torch._foreach_add_(averages, values, alpha=weight)
+
+    @torch.no_grad()
+    def eval(self):
+        """Puts the model into the state in which it is judged, saved and used, where num_steps is
+        "unknown": every parameter becomes the average of its last steps, mostly those of the last
+        tenth of the training so far, which stands in for the small steps at the end of a training
+        of known length. train() puts the parameters back, and must be called before the next step.
+        Parameters of other groups, and those that have made no step, stay as they are. Calling it
+        twice changes nothing more.
+
+        Running statistics of batch norm belong to the parameters that were stepped, not to their
+        average: run some batches through the model in train mode after eval(), without gradients.
+        """
+        for group in self.param_groups:
+            if group["num_steps"] != "unknown":
+                continue
+            for p in group["params"]:
+                if p in self.averages and p not in self._stepped and self.state.get(p):
+                    self._stepped[p] = p.detach().clone(memory_format=torch.preserve_format)
+                    p.copy_(self.averages[p])
+
+    @torch.no_grad()
+    def train(self):
+        """Puts the parameters back that eval() replaced by averages; without that, changes
+        nothing."""
+        for p, stepped in self._stepped.items():
+            p.copy_(stepped)
+        self._stepped.clear()
+
     _OF_WEIGHTS = ("theta", "learned_optimizer")
 
     def state_dict(self):
@@ -2397,10 +2500,21 @@ class LearnedOptimizer(torch.optim.Optimizer):
         and the groups alone."""
         saved = super().state_dict()
         states = {i: self._owner(state).plain(state) for i, state in saved["state"].items()}
+        params = [p for group in self.param_groups for p in group["params"]]
+        for name, tensors in self._saved_beside_states():
+            for i, p in enumerate(params):
+                if p in tensors and i in states:
+                    states[i] = {**states[i], name: tensors[p]}
         weights = {"theta": dict(self._theta_file.theta),
                    "learned_optimizer": self._theta_file.learned_optimizer}
-        groups = [{**group, **weights} for group in saved["param_groups"]]
+        groups = [{**group, **weights, "judged": bool(self._stepped)}
+                  for group in saved["param_groups"]]
         return {**saved, "state": states, "param_groups": groups, **weights}
+
+    def _saved_beside_states(self):
+        """Names in the states of state_dict() of what is none of the rule's, and the tensors by
+        parameter."""
+        return ("average", self.averages), ("stepped", self._stepped)
 
     def load_state_dict(self, state_dict):
         """Goes on exactly where state_dict() was taken, unless a num_steps that was given here is
@@ -2409,7 +2523,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
         self._check_weights(state_dict)
         groups = [{"momentum": None, "num_steps": None, "as_vectors": False,
                    **{name: value for name, value in group.items()
-                      if name not in self._OF_WEIGHTS}}
+                      if name not in (*self._OF_WEIGHTS, "judged")}}
                   for group in state_dict["param_groups"]]
         for own, group in zip(self.param_groups, groups):
             if own["num_steps"] is not None:
@@ -2421,10 +2535,23 @@ class LearnedOptimizer(torch.optim.Optimizer):
         saved = [(i, group) for group in groups for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         states = state_dict["state"]
+        judged = any(group.get("judged") for group in state_dict["param_groups"])
+        if judged and not any(isinstance(state, dict) and "stepped" in state
+                              for state in states.values()):
+            raise ValueError("LearnedOptimizer: the state_dict was taken between eval() and train() "
+                             "and has lost the parameters that are stepped; "
+                             "torch.distributed.checkpoint drops them. Save after train()")
         strange = sorted(states.keys() - {i for i, _ in saved}, key=str)
         if strange:
             raise ValueError("LearnedOptimizer: the state_dict has states of parameters that no "
                              f"group of it has: {strange[:10]}")
+        beside = {}  # by name the tensors by parameter
+        for name, _ in self._saved_beside_states():
+            beside[name] = {p: self._checked_beside(i, name, states[i][name], p)
+                            for (i, _), p in zip(saved, params)
+                            if i in states and isinstance(states[i], dict) and name in states[i]}
+        states = {i: {name: value for name, value in state.items() if name not in beside}
+                  if isinstance(state, dict) else state for i, state in states.items()}
         states = {i: self._checked_state(i, states[i], p, group)
                   for (i, group), p in zip(saved, params) if i in states}
         for i, group in enumerate(groups):
@@ -2441,6 +2568,20 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
                 self.state[p][name] = value
+        for name, tensors in self._saved_beside_states():
+            tensors.clear()
+            for p, value in beside[name].items():
+                tensors[p] = value.detach().to(
+                    p.device, torch.float32 if name == "average" else p.dtype, copy=True)
+
+    @staticmethod
+    def _checked_beside(i, name, value, p):
+        """A tensor that is saved beside the state of a parameter. Raises ValueError if it is
+        none."""
+        if not (torch.is_tensor(value) and value.is_floating_point() and value.shape == p.shape):
+            raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape {list(p.shape)}, "
+                             f"must have a tensor {name} of this shape, got {repr(value)[:100]}")
+        return value
 
     def _checked_state(self, i, state, p, group):
         """The saved state of a parameter. Raises ValueError if it is none."""
@@ -2499,6 +2640,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        for name in ("averages", "_stepped"):  # not of one that was saved before there were they
+            self.__dict__.setdefault(name, {})
         self._make_executors()
         for group in self.param_groups:  # one that was saved before there were the options
             group.setdefault("num_steps", None)
@@ -2506,7 +2649,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def __getstate__(self):
         return {**super().__getstate__(), "_theta_file": self._theta_file,
-                "_warned": self._warned, "skipped": self.skipped}
+                "_warned": self._warned, "skipped": self.skipped, "averages": self.averages,
+                "_stepped": self._stepped}
 
 
 def _main(arguments):
@@ -2516,7 +2660,9 @@ def _main(arguments):
         file = ThetaFile(arguments[0])
     except (OSError, ValueError) as error:
         sys.exit(f"lopt_optimizer.py: {error}")
-    print(f"learned_optimizer = {json.dumps(file.learned_optimizer)}")
+    whole = ({"type": "UnknownLength", "optimizer": file.learned_optimizer} if file.unknown_length
+             else file.learned_optimizer)
+    print(f"learned_optimizer = {json.dumps(whole)}")
     for name, tensor in sorted(file.theta.items()):
         print(f"theta/{name} {list(tensor.shape)}")
     for name in sorted(set(file.metadata) - {"learned_optimizer"}):

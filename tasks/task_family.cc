@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lopt/base/denormals.h"
 #include "lopt/base/device.h"
 #include "lopt/base/error.h"
 #include "lopt/tasks/batch_rows.h"
@@ -140,6 +141,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   TaskEvaluation with_examples = e;
   with_examples.examples = Examples(e, scratch);
   CheckAnswerSizes(parts_.classes, with_examples);
+  const FlushDenormals flush;
   DoEvaluate(with_examples, scratch);
 }
 

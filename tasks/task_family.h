@@ -170,10 +170,11 @@ class TaskFamily {
   void Init(std::span<const float> config, Key key, std::span<float> params,
             std::span<float> model_state) const;
   // Losses and, where asked for, gradients with respect to params and aux outputs. A function of
-  // its inputs, row by row; params of NaN have a loss that is not finite. Takes no memory but
-  // scratch, unless parts().allocates says so. Throws Error as well if an example is not of the
-  // data set, answers are wanted of a family without classes, or the evaluation is on a device that
-  // EvaluatesOn does not name. One on a device is done when this returns.
+  // its inputs, row by row; params of NaN have a loss that is not finite. Denormal numbers are
+  // zeros to it, whatever they are to the calling thread, as they are to UpdateRule::Update. Takes
+  // no memory but scratch, unless parts().allocates says so. Throws Error as well if an example is
+  // not of the data set, answers are wanted of a family without classes, or the evaluation is on a
+  // device that EvaluatesOn does not name. One on a device is done when this returns.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // Updates the model state [M] of a task with the records of all parts of a batch [probes, R], one

@@ -8,7 +8,7 @@ namespace lopt {
 inline std::string DefaultsOf(const std::string& type) {
   constexpr const char* kOne = R"({"type": "LearnableSGDM"})";
   std::string others;
-  if (type == "OrthogonalSteps" || type == "LearnedScheduler") {
+  if (type == "OrthogonalSteps" || type == "LearnedScheduler" || type == "UnknownLength") {
     others = std::string(R"(, "optimizer": )") + kOne;
   } else if (type == "MatricesAndVectors") {
     others = std::string(R"(, "matrices": )") + kOne + R"(, "vectors": {"type": "LearnableAdam"})";

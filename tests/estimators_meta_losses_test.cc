@@ -15,6 +15,7 @@
 #include "lopt/estimators/replica_keys.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/rules/unknown_length.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
@@ -106,6 +107,53 @@ TEST_CASE("A meta-loss is that of an inner training by hand") {
     const FullES estimator(Bowls(), Lasting(kSteps), {.num_tasks = kTasks, .loss_type = kAll[i]});
     CHECK(LossOf(estimator, Theta({std::log(static_cast<float>(kRate))})) ==
           doctest::Approx(by_hand[i]).epsilon(1e-5));
+  }
+}
+
+// Bowls whose replicas are evaluated together.
+class TogetherBowls : public FixedDimQuadraticFamily {
+ public:
+  TogetherBowls() : FixedDimQuadraticFamily(QuadraticOptions{.dim = 3}) {}
+  int64_t PreferredRows() const override { return kAllRows; }
+};
+
+TEST_CASE("The meta-loss of an optimizer that keeps an average is that of the average") {
+  constexpr int64_t kTasks = 3;
+  constexpr int64_t kSteps = 20;
+  constexpr double kRate = .01;
+  double of_params = 0;
+  double of_average = 0;
+  for (int64_t n = 0; n < kTasks; ++n) {
+    const Key task = FoldIn(FoldIn(kKey, kStartDraw), static_cast<uint64_t>(n));
+    std::vector<float> target(3), start(3);
+    Normal(FoldIn(task, kTaskDraw), target);
+    Normal(FoldIn(task, kParamsDraw), start);
+    for (size_t i = 0; i < 3; ++i) {
+      double x = start[i], average = x;
+      for (int64_t t = 0; t < kSteps; ++t) {
+        x -= kRate * 2 * (x - target[i]);
+        average += 16. / static_cast<double>(t + 16) * (x - average);
+      }
+      of_params += (x - target[i]) * (x - target[i]) / kTasks;
+      of_average += (average - target[i]) * (average - target[i]) / kTasks;
+    }
+  }
+  REQUIRE(of_average > 1.01 * of_params);
+  const auto optimizer = std::make_shared<UnknownLength>(std::make_shared<LearnableSGD>());
+  const Eigen::VectorXf theta = Theta({std::log(static_cast<float>(kRate))});
+  for (const std::shared_ptr<const TaskFamily>& bowls :
+       {std::shared_ptr<const TaskFamily>(
+            std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{.dim = 3})),
+        std::shared_ptr<const TaskFamily>(std::make_shared<TogetherBowls>())}) {
+    const FullES afterwards(Trained(bowls, optimizer), Lasting(kSteps),
+                            {.num_tasks = kTasks, .loss_type = LossType::kLastRecompute});
+    CHECK(LossOf(afterwards, theta) == doctest::Approx(of_average).epsilon(1e-5));
+    // After each update, on a fresh batch or on the same.
+    for (const MetaLoss meta_loss : {MetaLoss::kTrain, MetaLoss::kSameData}) {
+      const FullES each(Trained(bowls, optimizer, {.meta_loss = meta_loss}), Lasting(kSteps),
+                        {.num_tasks = kTasks, .loss_type = LossType::kLast});
+      CHECK(LossOf(each, theta) == doctest::Approx(of_average).epsilon(1e-5));
+    }
   }
 }
 

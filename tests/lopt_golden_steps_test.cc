@@ -53,7 +53,8 @@ const std::vector<std::string>& TensorsThatDoNotMatter() {
       "Celo-alone/rnn_params/rnn_to_controls/w", "Celo-alone/rnn_params/rnn_to_controls/b",
       "Celo-alone/rnn_params/step_size/w", "Celo-alone/rnn_params/step_size/b",
       // LearnedScheduler keeps directions alone.
-      "LearnedScheduler-recommended/optimizer/log_lr", "LearnedScheduler-Adam/optimizer/log_lr",
+      "UnknownLength/optimizer/log_lr", "LearnedScheduler-recommended/optimizer/log_lr",
+      "LearnedScheduler-Adam/optimizer/log_lr",
       "LearnedScheduler-MatricesAndVectors/optimizer/matrices/log_lr",
       // Far below the gradients, but for those of one tensor.
       "LearnedScheduler-Adam/optimizer/log_epsilon"};

@@ -414,6 +414,40 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
   CHECK_FALSE(fs::exists(never));
 }
 
+TEST_CASE("--unknown-length judges a learned optimizer without the length, also on resume") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const std::string theta = WriteTheta(scratch / "mine/theta.safetensors");
+  const Words words = {
+      "--preset", "smoke",          "--baselines",     "SGD", "--theta", theta, "--out",
+      out,        "--tune-learned", "--unknown-length"};
+  const FinishedProcess finished = Eval(words);
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : ReadStoredEvaluation(out).manifest.optimizers) {
+    names.push_back(info.name);
+  }
+  CHECK(names == std::vector<std::string>{"SGD", "mine", "mine-tuned", "mine-unknown"});
+  for (const Words& more : {Words{}, Words{"--unknown-length"}}) {
+    Words all = {"--resume", "--out", out};
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK(Has(Eval(all).output, "All tasks (2) were finished already"));
+  }
+  // Its copy is an optimizer of its own, which is told no length in any case.
+  const std::string copy = out + "/thetas/2.safetensors";
+  CHECK(ReadThetaFile(copy).theta == ReadThetaFile(theta).theta);
+  const FinishedProcess twice =
+      Eval({"--preset", "smoke", "--baselines", "SGD", "--theta", "other=" + copy,
+            "--unknown-length", "--out", scratch / "no"});
+  CHECK(twice.exit_code == 1);
+  CHECK(Has(twice.errors, "there is no learned optimizer to judge without the length"));
+  const FinishedProcess none = Eval(
+      {"--preset", "smoke", "--baselines", "SGD", "--unknown-length", "--out", scratch / "no"});
+  CHECK(Has(none.errors, "there is no learned optimizer to judge without the length"));
+  CHECK_FALSE(fs::exists(scratch / "no"));
+}
+
 // The theta file of a meta-training of so many updates.
 std::string MetaTrained(const TempDirectory& scratch, const std::string& name,
                         const std::string& steps) {

@@ -891,6 +891,13 @@ TEST_CASE("An optimizer that couples tensors, or a wrong theta, is an error") {
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "RNNMLPLOpt"})")); }) ==
         "LearnedOptimizer: a RNNMLPLOpt does not treat each tensor by itself, which this class "
         "needs");
+  CHECK(
+      ErrorOf([&] {
+        LearnedOptimizer(params, Theta(R"({"type": "UnknownLength",
+                                             "optimizer": {"type": "LearnableSGD"}})"));
+      }) ==
+      "LearnedOptimizer: wanted an optimizer whose steps make the params that it stands for; this "
+      "one keeps those, an average, in its state");
   ThetaFile shorter = Theta();
   shorter.theta.conservativeResize(7);
   CHECK(ErrorOf([&] { LearnedOptimizer(params, shorter); }) ==

@@ -90,6 +90,9 @@ po::options_description EvalOptions() {
   add("start",
       "Also judge every learned optimizer with weights before meta-training, as NAME-start and, "
       "with its steps times 0.3, NAME-start-0.3.");
+  add("unknown-length",
+      "Also judge every learned optimizer without telling it the length of the training, as "
+      "NAME-unknown: by the average of its last steps.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Judge after these numbers of inner steps, on every task; training ends with the last "
       "(steps).");
@@ -210,8 +213,9 @@ std::vector<NamedLearnedOptimizer> ReadAllLearned(const po::variables_map& value
 
 int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
-  for (const char* option : {"baselines", "tune-learned", "start", "seeds", "trials", "steps",
-                             "seed", "threads", "resume", "allow-isa-change", "verbose"}) {
+  for (const char* option :
+       {"baselines", "tune-learned", "start", "unknown-length", "seeds", "trials", "steps", "seed",
+        "threads", "resume", "allow-isa-change", "verbose"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
@@ -272,6 +276,9 @@ EvaluatedOptimizers ReadOptimizers(const po::variables_map& values, const EvalSo
     return std::ranges::any_of(optimizers.learned, what);
   };
   if (values.contains("start") && !any(&NamedLearnedOptimizer::is_start)) AddStarts(&optimizers);
+  if (values.contains("unknown-length") && !any(&NamedLearnedOptimizer::unknown_length)) {
+    AddUnknownLengths(&optimizers);
+  }
   if (values.contains("tune-learned") && !any(&NamedLearnedOptimizer::tuned)) {
     AddTunedSteps(&optimizers);
   }
@@ -345,8 +352,9 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
 }
 
 // Options of which one at least says what is to be judged or trained.
-constexpr const char* kEvalSubjects[] = {"theta",  "tasks",  "preset", "baselines",
-                                         "resume", "replay", "start",  "tune-learned"};
+constexpr const char* kEvalSubjects[] = {"theta",     "tasks",        "preset",
+                                         "baselines", "resume",       "replay",
+                                         "start",     "tune-learned", "unknown-length"};
 
 // What is missing, and what would be done with it and the other options, in few lines.
 std::string WithoutSubject(const po::variables_map& values) {

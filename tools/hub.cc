@@ -257,6 +257,13 @@ std::string InTorch(const LearnedOptimizer& optimizer) {
         fmt::format("`num_steps` is the number of steps of your training, which {} needs.", need));
   }
   if (optimizer.needs_loss()) text += Paragraph("Each step is told the loss of its batch.");
+  if (optimizer.config().Type() == "UnknownLength") {
+    text += Paragraph(
+        "The training may stop at any time. Before the model is judged, saved or used, "
+        "`optimizer.eval()` makes it the average of its last steps; `optimizer.train()` puts it "
+        "back "
+        "before the next step.");
+  }
   return text + (need.empty() && !optimizer.needs_loss() ? "" : "\n");
 }
 
@@ -406,7 +413,10 @@ void WriteHubDirectory(const std::string& theta_path, const ThetaFile& theta_fil
           theta_path);
   std::optional<JudgedHere> judged;
   if (!options.evaluation.empty()) judged = ReadJudged(options.evaluation, theta_file);
-  const std::string objection = ObjectionToTorch(theta_file.learned_optimizer);
+  // The one-file optimizer reads both.
+  const Config& whole = theta_file.learned_optimizer;
+  const std::string objection =
+      ObjectionToTorch(whole.Type() == "UnknownLength" ? InnerOptimizers(whole)[0].second : whole);
   const bool has_torch = objection.empty();
   const std::string card =
       Head(licence, has_torch) + fmt::format("# {}\n\n", Title(theta_path, theta_file)) +

@@ -226,7 +226,10 @@ struct LearnedOptimizer::Rules {
       : config(theta_file.learned_optimizer),
         tensors(config, theta_file.theta),
         horizon(theta_file.trained_horizon),
-        range(theta_file.trained_range) {}
+        range(theta_file.trained_range) {
+    // Whose averages nobody would see here.
+    RequireStepsMakeParams(tensors.For({2}), "LearnedOptimizer");
+  }
 
   const lopt::LearnedOptimizer& optimizer() const { return tensors.optimizer(); }
 

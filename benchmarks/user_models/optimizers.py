@@ -193,7 +193,8 @@ def _theta_file(name, package, path, options, lr, rates):
     opened = path if package else module.ThetaFile(path)
 
     def make(params, num_steps, lr):
-        return module.LearnedOptimizer(params, opened, num_steps=num_steps, lr=lr, **options)
+        return module.LearnedOptimizer(params, opened,
+                                       **{"num_steps": num_steps, "lr": lr, **options})
 
     release = sys.modules["lopt"].__version__ if package else ""
     version = digest(_source(module), release, pathlib.Path(path).read_bytes(),

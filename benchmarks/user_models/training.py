@@ -130,9 +130,12 @@ def _curve(losses):
 
 
 def _state_numbers(optimizer):
-    """Numbers that the optimizer keeps, without those that it has once for a tensor."""
-    return sum(value.numel() for state in optimizer.state.values() for value in state.values()
-               if torch.is_tensor(value) and value.dim() > 0)
+    """Numbers that the optimizer keeps, without those that it has once for a tensor; a learned one
+    may have averages beside its state."""
+    beside = getattr(optimizer, "averages", {}).values()
+    return sum(average.numel() for average in beside) + sum(
+        value.numel() for state in optimizer.state.values() for value in state.values()
+        if torch.is_tensor(value) and value.dim() > 0)
 
 
 def train(task_type, make_optimizer, seed, steps=None):

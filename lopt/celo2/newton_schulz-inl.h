@@ -43,7 +43,9 @@ HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, int64_t count) {
 
 // C = added_factor added + factor A B, where A has `rows` rows and `inner` columns, B and C have
 // `columns` columns, a multiple of kLanes. `added` has the rows of C or is null. Rows of B, C and
-// `added` are `stride` apart; A's element (i, k) is at a[i a_row + k a_column].
+// `added` are `stride` apart; A's element (i, k) is at a[i a_row + k a_column]. `symmetric`: the
+// first `rows` columns of C equal their transpose, bit by bit, as those of X^T X do, whose elements
+// (i, j) and (j, i) are sums of the same products in the same order; half of them are copied.
 struct MatrixProductTask {
   const float* a;
   int64_t a_row;
@@ -57,17 +59,38 @@ struct MatrixProductTask {
   int64_t rows;
   int64_t inner;
   int64_t columns;
+  bool symmetric;
 };
 
 constexpr int kProductRows = kManyRegisters ? 8 : 4;
 constexpr int kProductVectors = 3;
-// Rows of B that one pass over C uses: as much of it stays in the first-level cache.
-constexpr int64_t kProductPanel = 256;
 
-// kRows rows and kV vectors of C, of the rows [first, end) of B.
+// Narrow products cost less in full.
+HWY_INLINE bool HalfIsCopied(const MatrixProductTask& task) {
+  return task.symmetric && task.columns >= 2 * kProductVectors * kLanes;
+}
+
+// Rows of B that one pass over C uses: kProductVectors vectors of each, 24 KB, stay in the
+// first-level cache.
+constexpr int64_t kProductPanel = 2048 / kLanes;
+// From so many rows of C on, these vectors are copied to one place first: a stride that is a power
+// of two would put them all into few sets of the cache.
+constexpr int64_t kRowsWorthPacking = 64;
+
+// Rows [first, end) of B, of which row k has kV vectors of columns at b + (k - first) stride.
+struct ProductPanel {
+  const float* b;
+  int64_t stride;
+  int64_t first;
+  int64_t end;
+};
+
+// kRows rows and kV vectors of C from column j on, of a panel.
 template <int kRows, int kV>
-HWY_NOINLINE void ProductTile(const MatrixProductTask& task, int64_t i, int64_t j, int64_t first,
-                              int64_t end) {
+HWY_NOINLINE void ProductTile(const MatrixProductTask& task, const ProductPanel& panel, int64_t i,
+                              int64_t j) {
+  const int64_t first = panel.first;
+  const int64_t end = panel.end;
   float* c = task.c + i * task.stride + j;
   V tile[kRows][kV];
   HWY_UNROLL(8)
@@ -78,7 +101,7 @@ HWY_NOINLINE void ProductTile(const MatrixProductTask& task, int64_t i, int64_t 
     }
   }
   const float* HWY_RESTRICT a = task.a + i * task.a_row + first * task.a_column;
-  const float* HWY_RESTRICT b = task.b + first * task.stride + j;
+  const float* HWY_RESTRICT b = panel.b;
   HWY_UNROLL(1)
   for (int64_t k = first; k < end; ++k) {
     V right[kV];
@@ -90,7 +113,7 @@ HWY_NOINLINE void ProductTile(const MatrixProductTask& task, int64_t i, int64_t 
       for (int v = 0; v < kV; ++v) tile[row][v] = hn::MulAdd(left, right[v], tile[row][v]);
     }
     a += task.a_column;
-    b += task.stride;
+    b += panel.stride;
   }
   const bool last = end == task.inner && task.added != nullptr;
   for (int row = 0; row < kRows; ++row) {
@@ -107,27 +130,63 @@ HWY_NOINLINE void ProductTile(const MatrixProductTask& task, int64_t i, int64_t 
   }
 }
 
-// Rows of C from `i` on, kRows at a time while there are so many, then half as many.
+// Rows [i, rows) of C, kRows at a time while there are so many, then half as many.
 template <int kRows, int kV>
-HWY_INLINE void ProductRows(const MatrixProductTask& task, int64_t i, int64_t j, int64_t first,
-                            int64_t end) {
-  for (; i + kRows <= task.rows; i += kRows) ProductTile<kRows, kV>(task, i, j, first, end);
-  if constexpr (kRows > 1) ProductRows<kRows / 2, kV>(task, i, j, first, end);
+HWY_INLINE void ProductRows(const MatrixProductTask& task, const ProductPanel& panel, int64_t rows,
+                            int64_t i, int64_t j) {
+  for (; i + kRows <= rows; i += kRows) ProductTile<kRows, kV>(task, panel, i, j);
+  if constexpr (kRows > 1) ProductRows<kRows / 2, kV>(task, panel, rows, i, j);
 }
 
-HWY_INLINE void MultiplyMatrices(const MatrixProductTask& task) {
+// kV vectors of C from column j on. `packed`: kProductPanel kProductVectors vectors of memory.
+template <int kV>
+HWY_INLINE void ProductColumns(const MatrixProductTask& task, int64_t j, int64_t first, int64_t end,
+                               float* HWY_RESTRICT packed) {
+  // Below are elements whose transposed ones lie in columns to come.
+  const int64_t rows = HalfIsCopied(task) ? std::min(task.rows, j + kV * kLanes) : task.rows;
+  ProductPanel panel = {task.b + first * task.stride + j, task.stride, first, end};
+  if (rows >= kRowsWorthPacking && task.stride > kV * kLanes) {
+    for (int64_t k = first; k < end; ++k) {
+      for (int v = 0; v < kV; ++v) {
+        hn::StoreU(hn::LoadU(d, panel.b + (k - first) * task.stride + v * kLanes), d,
+                   packed + ((k - first) * kV + v) * kLanes);
+      }
+    }
+    panel.b = packed;
+    panel.stride = kV * kLanes;
+  }
+  ProductRows<kProductRows, kV>(task, panel, rows, 0, j);
+}
+
+// c[i, j] = c[j, i] for j < i < size.
+HWY_INLINE void MirrorUpperHalf(int64_t size, int64_t stride, float* c) {
+  constexpr int64_t kSquare = 16;
+  for (int64_t first_row = 0; first_row < size; first_row += kSquare) {
+    const int64_t end_row = std::min(size, first_row + kSquare);
+    for (int64_t first = 0; first <= first_row; first += kSquare) {
+      for (int64_t i = first_row; i < end_row; ++i) {
+        const int64_t end = std::min(i, first + kSquare);
+        for (int64_t j = first; j < end; ++j) c[i * stride + j] = c[j * stride + i];
+      }
+    }
+  }
+}
+
+// `packed`: as ProductColumns has it.
+HWY_INLINE void MultiplyMatrices(const MatrixProductTask& task, float* packed) {
   for (int64_t first = 0; first < task.inner; first += kProductPanel) {
     const int64_t end = std::min(task.inner, first + kProductPanel);
     int64_t j = 0;
     for (; j + kProductVectors * kLanes <= task.columns; j += kProductVectors * kLanes) {
-      ProductRows<kProductRows, kProductVectors>(task, 0, j, first, end);
+      ProductColumns<kProductVectors>(task, j, first, end, packed);
     }
     if (j + 2 * kLanes <= task.columns) {
-      ProductRows<kProductRows, 2>(task, 0, j, first, end);
+      ProductColumns<2>(task, j, first, end, packed);
       j += 2 * kLanes;
     }
-    if (j < task.columns) ProductRows<kProductRows, 1>(task, 0, j, first, end);
+    if (j < task.columns) ProductColumns<1>(task, j, first, end, packed);
   }
+  if (HalfIsCopied(task)) MirrorUpperHalf(task.rows, task.stride, task.c);
 }
 
 // to[j, i] = from[i, j] for [rows, columns]; rows of `to` are padded by zeros.
@@ -152,9 +211,10 @@ HWY_INLINE void Transpose(const float* HWY_RESTRICT from, int64_t rows, int64_t 
 
 // Five iterations on a matrix with no more columns than rows, which are padded by zeros to whole
 // vectors. With X as Celo2 has it, this is its transpose, and X X^T is X^T X here: then no product
-// needs a transposed matrix. Returns the one of `x` and `spare` that has the result.
+// needs a transposed matrix. `packed`: as ProductColumns has it. Returns the one of `x` and `spare`
+// that has the result.
 HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, float* spare,
-                                      float* gram, float* polynomial) {
+                                      float* gram, float* polynomial, float* packed) {
   const int64_t stride = PaddedToLanes(columns);
   const float norm = std::sqrt(SumOfSquares(x, rows * stride)) + Celo2::kNormEpsilon;
   for (int64_t i = 0; i < rows * stride; i += kLanes) {
@@ -172,8 +232,9 @@ HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, f
                               .stride = stride,
                               .rows = columns,
                               .inner = rows,
-                              .columns = stride};
-    MultiplyMatrices(task);
+                              .columns = stride,
+                              .symmetric = true};
+    MultiplyMatrices(task, packed);
     task.a = gram;
     task.a_row = stride;
     task.a_column = 1;
@@ -183,7 +244,7 @@ HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, f
     task.added_factor = Celo2::kPolynomial[1];
     task.factor = Celo2::kPolynomial[2];
     task.inner = columns;
-    MultiplyMatrices(task);
+    MultiplyMatrices(task, packed);
     task.a = x;
     task.b = polynomial;
     task.c = spare;
@@ -191,7 +252,8 @@ HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, f
     task.added_factor = Celo2::kPolynomial[0];
     task.factor = 1;
     task.rows = rows;
-    MultiplyMatrices(task);
+    task.symmetric = false;
+    MultiplyMatrices(task, packed);
     std::swap(x, spare);
   }
   return x;
@@ -207,10 +269,14 @@ HWY_INLINE float* Orthogonal(int64_t rows, int64_t columns, float* x, Workspace&
   float* spare = take(tall * padded);
   float* gram = take(narrow * padded);
   float* polynomial = take(narrow * padded);
-  if (rows >= columns) return IterateNewtonSchulz(rows, columns, x, spare, gram, polynomial);
+  float* packed = take(kProductPanel * kProductVectors * kLanes);
+  if (rows >= columns) {
+    return IterateNewtonSchulz(rows, columns, x, spare, gram, polynomial, packed);
+  }
   float* transposed = take(tall * padded);
   Transpose(x, rows, columns, transposed);
-  const float* result = IterateNewtonSchulz(tall, narrow, transposed, spare, gram, polynomial);
+  const float* result =
+      IterateNewtonSchulz(tall, narrow, transposed, spare, gram, polynomial, packed);
   Transpose(result, tall, narrow, x);
   return x;
 }

@@ -36,8 +36,9 @@ namespace lopt {
 std::vector<std::string> TypesWithTorchScript();
 
 // Why an optimizer, given by type and options, or one whose steps it changes, has no such script,
-// and so is no type of the one-file optimizer either: "a RNNMLPLOpt cannot be exported, ...", with
-// the types that can. Empty if it has one. Throws Error as ResolvedOptimizer does.
+// and so, but for UnknownLength, is no type of the one-file optimizer either: "a RNNMLPLOpt cannot
+// be exported, ...", with the types that can. Empty if it has one. Throws Error as
+// ResolvedOptimizer does.
 std::string ObjectionToTorch(const Config& learned_optimizer);
 
 // Throws Error that lists the types that have such a script if the file's, or one whose steps it

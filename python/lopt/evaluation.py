@@ -92,6 +92,7 @@ def evaluate(
     *,
     baselines: str | Iterable[str] = "all",
     start: bool = False,
+    unknown_length: bool = False,
     tune_learned: bool = False,
     out: str | os.PathLike | None = None,
     threads: int | None = None,
@@ -115,6 +116,8 @@ def evaluate(
         baselines: "all", "classic", "strong", "untuned", "none", or their names.
         start: Judge every learned optimizer also untrained, with the weights that its seed draws: as
             "NAME-start", and with its steps times 0.3 as "NAME-start-0.3".
+        unknown_length: Judge every learned optimizer also without telling it the length of the
+            training, as "NAME-unknown": by the average of its last steps.
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
@@ -155,7 +158,7 @@ def evaluate(
     names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
-            config, optimizers, names, start, tune_learned, directory, threads, isa, resume,
+            config, optimizers, names, start, unknown_length, tune_learned, directory, threads, isa, resume,
             overwrite, allow_isa_change, tell,
         )
     finally:

@@ -33,15 +33,17 @@ _SHAPE = "kernel_shape"
 def _weights(theta: Theta) -> Weights:
     source = "lopt.torch.LearnedOptimizer"
     resolved = _core.resolve_optimizer(theta.learned_optimizer)
-    _, learned_optimizer = lopt_optimizer._resolve(resolved, source)
+    inner, unknown_length = lopt_optimizer._without_unknown_length(resolved, source)
+    _, learned_optimizer = lopt_optimizer._resolve(inner, source)
     # A copy: what is changed in the Theta later has no effect.
     values = numpy.array(theta.values)
     if values.dtype != numpy.float32:
         raise _core.Error(f"{source}: theta.values must be float32, got {values.dtype}")
     tensors = {name: torch.from_numpy(own)
                for name, own in Theta(learned_optimizer, values).tensors.items()}
-    return Weights(learned_optimizer, tensors, theta.trained_horizon or None, source,
-                   theta.trained_range)
+    whole = ({"type": "UnknownLength", "optimizer": learned_optimizer} if unknown_length
+             else learned_optimizer)
+    return Weights(whole, tensors, theta.trained_horizon or None, source, theta.trained_range)
 
 
 class KernelExecutor:
@@ -95,7 +97,7 @@ class KernelExecutor:
         addresses = [value.data_ptr() for value in values]
         result = self._core.update(
             batch.rules, [gradient.data_ptr() for gradient in batch.gradients], addresses,
-            [state[_ROW].data_ptr() for state in batch.states], batch.t, group["num_steps"] or 0,
+            [state[_ROW].data_ptr() for state in batch.states], batch.t, batch.num_steps or 0,
             math.nan if batch.loss is None else batch.loss, group["lr"], group["weight_decay"],
             group["skip_zero_gradients"], torch.get_num_threads())
         in_place = []
@@ -195,7 +197,7 @@ class LearnedOptimizer(lopt_optimizer.LearnedOptimizer):
 
     def __init__(self, params: Any, theta: Theta | str | os.PathLike, lr: float = 1.0,
                  weight_decay: float = 0.0, non_finite: str = "error",
-                 skip_zero_gradients: bool = False, num_steps: int | None = None,
+                 skip_zero_gradients: bool = False, num_steps: int | str | None = None,
                  as_vectors: bool = False) -> None:
         """An optimizer of params (tensors, or dictionaries of groups) with this theta: a Theta, or
         what lopt.load takes.
@@ -215,7 +217,7 @@ class LearnedOptimizer(lopt_optimizer.LearnedOptimizer):
     def from_file(cls, path: str | os.PathLike, params: Any, lr: float = 1.0,
                   weight_decay: float = 0.0, learned_optimizer: dict[str, Any] | None = None,
                   non_finite: str = "error", skip_zero_gradients: bool = False,
-                  num_steps: int | None = None, as_vectors: bool = False,
+                  num_steps: int | str | None = None, as_vectors: bool = False,
                   despite_failed_check: bool = False) -> LearnedOptimizer:
         """As the one-file optimizer's: of what Theta.read takes."""
         return cls(params, Theta.read(path, learned_optimizer, despite_failed_check), lr,

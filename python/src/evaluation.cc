@@ -116,9 +116,9 @@ ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& ou
 
 // Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
 nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& baselines,
-                  bool start, bool tune_learned, const std::string& out, nb::handle threads,
-                  const std::optional<std::string>& isa, bool resume, bool overwrite,
-                  bool allow_isa_change, nb::handle on_progress) {
+                  bool start, bool unknown_length, bool tune_learned, const std::string& out,
+                  nb::handle threads, const std::optional<std::string>& isa, bool resume,
+                  bool overwrite, bool allow_isa_change, nb::handle on_progress) {
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
   const EvaluationConfig read =
       ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
@@ -130,6 +130,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
         NamedLearnedOptimizerOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
   if (start) AddStarts(&optimizers);
+  if (unknown_length) AddUnknownLengths(&optimizers);
   if (tune_learned) AddTunedSteps(&optimizers);
   optimizers.baselines = BaselinesNamed(baselines);
 
@@ -186,11 +187,12 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
 }  // namespace
 
 void BindEvaluation(nb::module_& m) {
-  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "start"_a, "tune_learned"_a,
-        "out"_a, "threads"_a.none(), "isa"_a.none(), "resume"_a, "overwrite"_a,
+  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "start"_a, "unknown_length"_a,
+        "tune_learned"_a, "out"_a, "threads"_a.none(), "isa"_a.none(), "resume"_a, "overwrite"_a,
         "allow_isa_change"_a, "on_progress"_a,
         nb::sig("def evaluate(config: dict | str | os.PathLike, thetas: list[tuple], "
-                "baselines: str, start: bool, tune_learned: bool, out: str, threads: int | None, "
+                "baselines: str, start: bool, unknown_length: bool, tune_learned: bool, out: str, "
+                "threads: int | None, "
                 "isa: str | None, resume: bool, overwrite: bool, allow_isa_change: bool, "
                 "on_progress: collections.abc.Callable[[str, str, int, int, float], object]) -> "
                 "dict"),

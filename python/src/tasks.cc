@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "lopt/base/denormals.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/python/src/arrays.h"
@@ -206,6 +207,7 @@ void PythonTask::DoInit(std::span<const float> config, Key key, std::span<float>
 }
 
 void PythonTask::DoEvaluate(const TaskEvaluation& e, Workspace& /*scratch*/) const {
+  const FlushDenormals keep(false);  // Python and its libraries are not made for it
   const nb::gil_scoped_acquire gil;
   const InsideTask inside;
   const Shape lead = {e.rows};

@@ -164,6 +164,8 @@ inline std::vector<Example> OptimizerExamples() {
                      "vectors": {"type": "MLPLOpt", "hidden_size": 4}})"},
       {.config = R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
                      "optimizer": {"type": "LearnableSGDM", "learning_rate": 1000}}})"},
+      {.config = R"({"type": "UnknownLength", "optimizer": {"type": "MLPLOpt", "hidden_size": 4,
+                     "progress_features": true, "schedule": "cosine"}})"},
       {.config = R"({"type": "AdafacMLPLOpt", "initial_rms_decays": [0.9, 0.5],
                      "initial_momentum_decays": [0.5, 0], "initial_adafactor_decays": [0.9, 0]})"},
       {.config = R"({"type": "AdafacMLPLOpt", "hidden_size": 32, "step_mult": 0.01})"},

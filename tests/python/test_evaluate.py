@@ -134,6 +134,19 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(losses[0], losses[1])
         self.assertIn("mine-start-tuned", {run["optimizer"] for run in ours})
 
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_trainings_of_unknown_length_have_the_results_of_the_program(self):
+        theirs = self.of_the_program("--theta", "recommended", "--baselines", "none",
+                                     "--unknown-length")
+        ours = lopt.evaluate("recommended", "smoke", baselines="none", unknown_length=True).runs
+        losses = [{(run["optimizer"], run["task"], run["seed"]): tuple(run["test_loss"])
+                   for run in runs} for runs in (ours, theirs)]
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual({run["optimizer"] for run in ours}, {"recommended", "recommended-unknown"})
+        for (name, task, seed), loss in losses[0].items():
+            self.assertTrue(name == "recommended" or task == "quadratic"
+                            or loss != losses[0]["recommended", task, seed])
+
     def test_a_start_that_is_not_known_is_an_error(self):
         self.assert_error(
             "start: there is no learned optimizer to judge the start of; give a theta", (), "smoke",
@@ -146,7 +159,7 @@ class Evaluations(unittest.TestCase):
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
         out = self.scratch / "evaluation"
         arguments = (lopt.load_config("smoke", "evaluate"),
-                     [("mlp-fast", lopt.Theta.read(MLP_FAST), "")], "Adam", False, False, str(out), 1)
+                     [("mlp-fast", lopt.Theta.read(MLP_FAST), "")], "Adam", False, False, False, str(out), 1)
         raised = ZeroDivisionError("mine")
 
         def tell(task, stage, number, tasks, done):

@@ -37,7 +37,8 @@ class Hub(one_file.TestCase):
     def theta(self, learned_optimizer=None, config=CONFIG, name="theta.safetensors", seed=0):
         """A theta file of the program with random weights."""
         options = learned_optimizer or {"type": "LearnableSGDM"}
-        rule, resolved = one_file.lopt_optimizer._resolve(options, "test")
+        inner, _ = one_file.lopt_optimizer._without_unknown_length(options, "test")
+        rule, resolved = one_file.lopt_optimizer._resolve(inner, "test")
         random = numpy.random.RandomState(seed)
         drawn, path = self.directory / "drawn.npz", self.directory / name
         numpy.savez(drawn, **{tensor: random.normal(-1, 0.1, shape).astype(numpy.float32)
@@ -138,7 +139,8 @@ class Hub(one_file.TestCase):
         path = str(pathlib.Path(one_file.PROGRAM).parent)
         for i, options in enumerate((
                 {"type": "LearnableSGDM"}, {"type": "Celo"}, one_file.OF_OTHERS[0],
-                {"type": "MLPLOpt", "precision": "bf16", "hidden_size": 4})):
+                {"type": "MLPLOpt", "precision": "bf16", "hidden_size": 4},
+                {"type": "UnknownLength", "optimizer": {"type": "LearnableSGDM"}})):
             with self.subTest(options):
                 out = self.directory / f"hub {i} größe"
                 card = self.export(self.theta(options), "--licence", "mit", out=out)
@@ -230,6 +232,13 @@ class Hub(one_file.TestCase):
             self.errors(self.theta(config=None), "--licence", "mit"),
             "theta.safetensors: the file does not hold the config of the run that trained it, ")
         self.assertFalse(self.out.exists())
+
+    def test_the_card_of_an_optimizer_for_unknown_lengths_says_how_its_model_is_judged(self):
+        card = self.export(self.theta({"type": "UnknownLength", "optimizer": {
+            "type": "LearnableSGDM", "schedule": "cosine"}}), "--licence", "mit")
+        self.assertIn("`optimizer.eval()` makes it the average", " ".join(card.split()))
+        self.assertNotIn("num_steps=", card)
+        self.assertTrue((self.out / "lopt_optimizer.py").is_file())
 
     def test_an_optimizer_without_a_pytorch_form_is_published_without_it(self):
         self.out.mkdir()  # an empty one is taken

@@ -806,7 +806,7 @@ class NumSteps(TestCase):
         for wrong, kind in (("10", "str"), (10.0, "float"), (True, "bool"),
                             (numpy.float32(10), "float32")):
             with self.assertRaisesRegex(ValueError, r"num_steps must be an integer of at least 1 "
-                                        rf"\(int, numpy.int64 ...\), or None, got .* type {kind}$"):
+                                        rf'\(int, numpy.int64 ...\), "unknown" or None, got .* type {kind}$'):
                 LearnedOptimizer([p], theta, num_steps=wrong)
 
     def test_a_missing_num_steps_or_a_step_beyond_it_is_an_error_that_changes_nothing(self):
@@ -817,7 +817,7 @@ class NumSteps(TestCase):
                                     "training, which is not given"):
             LearnedOptimizer([p], theta)
         for wrong in (0, -3):
-            with self.assertRaisesRegex(ValueError, "num_steps must be at least 1, or None, got "
+            with self.assertRaisesRegex(ValueError, 'num_steps must be at least 1, "unknown" or None, got '
                                         f"{wrong}"):
                 LearnedOptimizer([p], theta, num_steps=wrong)
         optimizer = LearnedOptimizer([q, p], theta, num_steps=2)
@@ -838,6 +838,239 @@ class NumSteps(TestCase):
         optimizer = LearnedOptimizer([p], self.theta(), num_steps=1)
         trained(optimizer, [p], [[torch.full((3,), 0.5)]] * 3)
         self.assertEqual(optimizer.state[p]["step"], 3)
+
+
+class UnknownLength(TestCase):
+    """num_steps="unknown"."""
+
+    SGD = {"type": "LearnableSGD", "learning_rate": 0.5}
+
+    def file(self, **options):
+        """LearnableSGD of learning rate 0.5, or another optimizer of random weights."""
+        theta = self.theta(**(options or self.SGD))
+        if not options:
+            theta.theta["log_lr"].fill_(math.log(0.5))
+        return theta
+
+    def params(self, dtype=torch.float32):
+        torch.manual_seed(0)
+        return [torch.randn(shape).to(dtype).requires_grad_() for shape in ((3, 4), (4,), ())]
+
+    def test_the_rule_is_told_that_it_has_70_percent_behind_it(self):
+        p = torch.zeros((), requires_grad=True)
+        theta = self.theta(type="LearnableSGD", schedule="linear")
+        theta.theta["log_lr"].fill_(math.log(0.5))
+        optimizer = LearnedOptimizer([p], theta, num_steps="unknown")
+        at = [0.0] + [trained(optimizer, [p], [[torch.tensor(-1.0)]])[0].item() for _ in range(100)]
+        # floor(t / 0.7) + 1, at least 50
+        for t, told in ((0, 50), (34, 50), (36, 52), (64, 92), (99, 142)):
+            self.assertAlmostEqual(at[t + 1] - at[t], 0.5 * (1 - t / told), delta=2e-6)
+
+    def test_the_average_of_a_line_is_where_its_weights_say(self):
+        # Weights of step i in proportion to the binomial coefficient of i + 14 over 15 have the mean
+        # (16 n + 1) / 17 of i = 1 ... n.
+        p = torch.tensor([3.0, -1.0], requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        for n in range(1, 41):
+            trained(optimizer, [p], [[torch.tensor([1.0, -2.0])]])
+            optimizer.eval()
+            mean = 0.5 * (16 * n + 1) / 17
+            self.assertClose(p, [3 - mean, -1 + 2 * mean], 2e-5)
+            optimizer.train()
+            self.assertClose(p, [3 - 0.5 * n, -1 + n], 1e-5)
+
+    def test_eval_and_train_exchange_averages_and_parameters_bit_by_bit(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            params = self.params(dtype)
+            optimizer = LearnedOptimizer(params, self.file(), num_steps="unknown")
+            gradients = random_gradients(params, 5)
+            stepped = trained(optimizer, params, gradients[:4])
+            optimizer.train()
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(params, stepped)))
+            optimizer.eval()
+            averages = [p.detach().clone() for p in params]
+            self.assertFalse(any(torch.equal(p, wanted) for p, wanted in zip(params, stepped)))
+            optimizer.eval()
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(params, averages)))
+            called = []
+            with self.assertRaisesRegex(RuntimeError, r"averages that eval\(\) shows; call train\(\) "
+                                        "before the next step; nothing was changed"):
+                optimizer.step(lambda: called.append(1))
+            self.assertEqual(called, [])
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(params, averages)))
+            optimizer.train()
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(params, stepped)))
+            optimizer.eval()
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(params, averages)))
+
+    def test_looking_at_the_average_changes_nothing(self):
+        (p,), (q,) = ([torch.ones(5, requires_grad=True)] for _ in range(2))
+        one, other = (LearnedOptimizer([x], self.file(), num_steps="unknown") for x in (p, q))
+        for gradients in random_gradients([p], 6):
+            trained(one, [p], [gradients])
+            one.eval()
+            one.train()
+            trained(other, [q], [gradients])
+        self.assertTrue(torch.equal(p, q))
+        one.eval()
+        other.eval()
+        self.assertTrue(torch.equal(p, q))
+
+    def test_only_parameters_of_groups_of_unknown_length_have_averages(self):
+        known, unknown, still = (torch.ones(2, requires_grad=True) for _ in range(3))
+        theta = self.theta(type="LearnableSGD", schedule="linear")
+        optimizer = LearnedOptimizer(
+            [{"params": [known], "num_steps": 9}, {"params": [unknown, still]}], theta,
+            num_steps="unknown")
+        before = trained(optimizer, [known, unknown], [[torch.ones(2)] * 2] * 4)
+        optimizer.eval()
+        self.assertTrue(torch.equal(known, before[0]) and torch.equal(still, torch.ones(2)))
+        self.assertFalse(torch.equal(unknown, before[1]))
+        plain = LearnedOptimizer([known], theta, num_steps=9)
+        plain.eval()
+        trained(plain, [known], [[torch.ones(2)]])  # no error: there is nothing to put back
+        plain.train()
+
+    def test_a_state_dict_of_either_mode_goes_on_exactly(self):
+        theta = self.file(type="MLPLOpt", hidden_size=4, schedule="cosine")
+        for dtype in (torch.float32, torch.bfloat16):
+            for judged in (False, True):
+                params = self.params(dtype)
+                optimizer = LearnedOptimizer(params, theta, num_steps="unknown")
+                gradients = random_gradients(params, 8)
+                trained(optimizer, params, gradients[:5])
+                if judged:
+                    optimizer.eval()
+                file = io.BytesIO()
+                torch.save(optimizer.state_dict(), file)
+                copies = [p.detach().clone().requires_grad_() for p in params]
+                other = LearnedOptimizer(copies, theta, num_steps="unknown")
+                other.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
+                if judged:
+                    with self.assertRaisesRegex(RuntimeError, r"call train\(\)"):
+                        other.step()
+                ends = []
+                for one, ones in ((optimizer, params), (other, copies)):
+                    one.train()
+                    end = trained(one, ones, gradients[5:])
+                    one.eval()
+                    ends.append(end + [p.detach().clone() for p in ones])
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(*ends)))
+
+    def test_a_copy_goes_on_exactly(self):
+        params = self.params()
+        optimizer = LearnedOptimizer(params, self.file(), num_steps="unknown")
+        gradients = random_gradients(params, 5)
+        trained(optimizer, params, gradients[:3])
+        copies, other = copy.deepcopy((params, optimizer))
+        for one, ones in ((optimizer, params), (other, copies)):
+            trained(one, ones, gradients[3:])
+            one.eval()
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(params, copies)))
+        other.train()
+        self.assertFalse(any(torch.equal(a, b) for a, b in zip(params, copies)))
+
+    def test_a_training_may_lose_its_known_length_on_the_way(self):
+        p = torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.file(), num_steps=3)
+        trained(optimizer, [p], [[-torch.ones(2)]] * 3)
+        resumed = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        resumed.load_state_dict(optimizer.state_dict())
+        trained(resumed, [p], [[-torch.ones(2)]])
+        resumed.eval()
+        self.assertClose(p, [2.0, 2.0], 1e-6)  # the average begins with the first step of it
+        resumed.train()
+        trained(resumed, [p], [[-torch.ones(2)]])
+        resumed.eval()
+        self.assertClose(p, [2 + 0.5 * 16 / 20] * 2, 1e-6)
+
+    def test_a_checkpoint_that_has_lost_the_stepped_parameters_is_an_error(self):
+        p = torch.ones(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        trained(optimizer, [p], [[torch.ones(2)]])
+        optimizer.eval()
+        saved = optimizer.state_dict()
+        del saved["state"][0]["stepped"]
+        other = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        with self.assertRaisesRegex(ValueError, r"between eval\(\) and train\(\) and has lost the "
+                                    "parameters that are stepped"):
+            other.load_state_dict(saved)
+        optimizer.train()
+        other.load_state_dict(optimizer.state_dict())
+
+    def test_averages_end_with_the_phase_of_unknown_length(self):
+        p = torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        trained(optimizer, [p], [[-torch.ones(2)]] * 5)
+        optimizer.param_groups[0]["num_steps"] = 100
+        trained(optimizer, [p], [[-torch.ones(2)]] * 5)
+        optimizer.param_groups[0]["num_steps"] = "unknown"
+        optimizer.eval()
+        self.assertClose(p, [5.0, 5.0], 1e-6)
+
+    def test_an_optimizer_whose_state_is_taken_away_begins_again(self):
+        p = torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta(type="LearnableSGDM"), num_steps="unknown")
+        trained(optimizer, [p], [[-torch.ones(2)]] * 5)
+        optimizer.state.clear()
+        self.assertEqual(optimizer.state_dict()["state"], {})
+        before = p.detach().clone()
+        optimizer.eval()
+        self.assertTrue(torch.equal(p, before))
+        trained(optimizer, [p], [[-torch.ones(2)]])
+        after = p.detach().clone()
+        optimizer.eval()
+        self.assertTrue(torch.equal(p, after))
+
+    def test_another_shape_is_an_error_that_changes_nothing(self):
+        p = torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        trained(optimizer, [p], [[-torch.ones(2)]])
+        average = optimizer.averages[p].clone()
+        p.data = torch.zeros(3)
+        with self.assertRaisesRegex(RuntimeError, "had another shape at its last update; nothing was"):
+            trained(optimizer, [p], [[-torch.ones(3)]])
+        self.assertTrue(torch.equal(p, torch.zeros(3)))
+        self.assertTrue(torch.equal(optimizer.averages[p], average))
+
+    def test_what_is_wrong_is_an_error(self):
+        p = torch.ones(2, requires_grad=True)
+        with self.assertRaisesRegex(ValueError, "\"unknown\" or None, got 'never' of type str"):
+            LearnedOptimizer([p], self.file(), num_steps="never")
+        optimizer = LearnedOptimizer([p], self.file(), num_steps="unknown")
+        trained(optimizer, [p], [[torch.ones(2)]])
+        optimizer.eval()
+        for name in ("average", "stepped"):
+            for wrong in (torch.ones(3), torch.ones(2, dtype=torch.int32), "text"):
+                saved = copy.deepcopy(optimizer.state_dict())
+                saved["state"][0][name] = wrong
+                other = LearnedOptimizer([p], self.file(), num_steps="unknown")
+                with self.assertRaisesRegex(ValueError, "the state of parameter 0, shape \\[2\\], must "
+                                            f"have a tensor {name} of this shape, got"):
+                    other.load_state_dict(saved)
+                self.assertEqual(other.state_dict()["state"], {})
+
+    def test_a_file_that_was_trained_for_unknown_lengths_needs_no_num_steps(self):
+        inner = {"type": "LearnableAdam", "schedule": "cosine"}
+        weights = [lopt_optimizer.Weights(one, self.theta(**inner).theta, None, "test")
+                   for one in (inner, {"type": "UnknownLength", "optimizer": inner})]
+        self.assertEqual([one.unknown_length for one in weights], [False, True])
+        ends = []
+        for one, told in zip(weights, ({"num_steps": "unknown"}, {})):
+            params = self.params()
+            optimizer = lopt_optimizer.LearnedOptimizer(params, one, **told)
+            trained(optimizer, params, random_gradients(params, 4))
+            optimizer.eval()
+            ends.append(params)
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(*ends)))
+        with self.assertRaisesRegex(ValueError, r"unknown length \(UnknownLength\): leave num_steps "
+                                    "out, got 7"):
+            lopt_optimizer.LearnedOptimizer(self.params(), weights[1], num_steps=7)
+        for wrong in ({"type": "UnknownLength"}, {"type": "UnknownLength", "optimizer": inner,
+                                                  "average": 3}):
+            with self.assertRaisesRegex(ValueError, "test: UnknownLength must have the option "
+                                        "optimizer alone, got"):
+                lopt_optimizer.Weights(wrong, {}, None, "test")
 
 
 class Optimizer(TestCase):
@@ -1297,7 +1530,7 @@ class Optimizer(TestCase):
             warnings.simplefilter("ignore")  # torch's own
             LearnedOptimizer([dense, sparse, dense], theta)
         for steps in (2**63, 10**400):
-            with self.assertRaisesRegex(ValueError, r"num_steps must be below 2\*\*63, or None"):
+            with self.assertRaisesRegex(ValueError, r'num_steps must be below 2\*\*63, "unknown" or None'):
                 LearnedOptimizer([dense], theta, num_steps=steps)
         optimizer = LearnedOptimizer([dense], theta, skip_zero_gradients=numpy.bool_(True),
                                      as_vectors=0)

@@ -58,6 +58,10 @@ class NumSteps(Kernels, one_file.NumSteps):
     pass
 
 
+class UnknownLength(Kernels, one_file.UnknownLength):
+    pass
+
+
 class OfOthers(Kernels, one_file.OfOthers):
     pass
 
@@ -106,6 +110,50 @@ class Executors(unittest.TestCase):
             gradients = [torch.full_like(p, torch.inf) for p in params]
             with self.assertRaisesRegex(RuntimeError, "parameter 0 of group 0, .* not finite"):
                 trained(optimizer, params, [gradients])
+
+
+class FilesOfUnknownLength(one_file.TestCase):
+    INNER = one_file.scheduled(one_file.orthogonal(one_file.SGDM))
+
+    def setUp(self):
+        super().setUp()
+        self.theta = lopt.Theta.init({"type": "UnknownLength", "optimizer": self.INNER})
+        self.theta.values += numpy.random.RandomState(3).normal(0, 0.1, self.theta.values.shape)
+        self.path = self.directory / "theta.safetensors"
+        self.theta.write(self.path)
+
+    def test_the_golden_steps_of_the_program_are_repeated(self):
+        file = one_file.ThetaFile(self.path)
+        self.assertTrue(file.unknown_length)
+        self.assertGreater(file.golden_steps, 0)
+        file.unknown_length = False  # another length is told
+        self.assertGreater(max(found.share for found in file.golden_deviations()), 1)
+
+    def test_kernels_and_one_file_have_the_same_averages_and_load_each_other_s_states(self):
+        gradients = random_gradients([torch.empty(shape) for shape in SHAPES], 60)
+        kinds = (lambda params: LearnedOptimizer(params, self.theta),
+                 lambda params: lopt_optimizer.LearnedOptimizer(
+                     params, one_file.ThetaFile(self.path)))
+        found = []
+        for first in kinds:
+            for then in kinds:
+                torch.manual_seed(0)
+                params = [torch.randn(shape, requires_grad=True) for shape in SHAPES]
+                optimizer = first(params)
+                trained(optimizer, params, gradients[:30])
+                saved, optimizer = optimizer.state_dict(), then(params)
+                optimizer.load_state_dict(saved)
+                stepped = trained(optimizer, params, gradients[30:])
+                optimizer.eval()
+                self.assertFalse(torch.equal(params[0], stepped[0]))
+                found.append([p.detach().clone() for p in params])
+        for others in found[1:]:
+            for got, wanted in zip(others, found[0]):
+                self.assertClose(got, wanted.numpy(), 1e-4)
+
+    def test_known_lengths_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "leave num_steps out, got 9"):
+            LearnedOptimizer([torch.ones(2, requires_grad=True)], self.theta, num_steps=9)
 
 
 class StepsAndStates(one_file.TestCase):

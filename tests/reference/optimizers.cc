@@ -7,6 +7,7 @@
 #include "lopt/lopt/rules/learned_scheduler.h"
 #include "lopt/lopt/rules/matrices_and_vectors.h"
 #include "lopt/lopt/rules/orthogonal_steps.h"
+#include "lopt/lopt/rules/unknown_length.h"
 #include "tests/reference/adafac_mlp_lopt_reference.h"
 #include "tests/reference/celo2_reference.h"
 #include "tests/reference/celo_reference.h"
@@ -41,6 +42,10 @@ std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& con
   if (type == "LearnedScheduler") {
     const auto options = ReadOptions<LearnedSchedulerOptions>(config);
     return std::make_shared<LearnedScheduler>(options, MakeReferenceOptimizer(options.optimizer));
+  }
+  if (type == "UnknownLength") {
+    const auto options = ReadOptions<UnknownLengthOptions>(config);
+    return std::make_shared<UnknownLength>(MakeReferenceOptimizer(options.optimizer));
   }
   return OptimizerRegistry().Make(config);
 }

@@ -8,7 +8,7 @@
 namespace lopt {
 
 // As OptimizerRegistry().Make, but of the references where a type has a kernel, also inside of
-// OrthogonalSteps, MatricesAndVectors and LearnedScheduler.
+// OrthogonalSteps, MatricesAndVectors, LearnedScheduler and UnknownLength.
 std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& config);
 
 }  // namespace lopt

@@ -1,6 +1,7 @@
 #include "lopt/tools/bench/bench_workloads.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@
 #include "lopt/lopt/adafac/adafac_parts.h"
 #include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/rules/orthogonal_steps.h"
 #include "lopt/tasks/image/image_conv.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/registry.h"
@@ -49,6 +52,18 @@ double MlpLoptFlop(int64_t params, const MLPLOptOptions& options = {}) {
          (MLPLOpt::kNormalized * hidden + (layers - 1) * hidden * hidden + 2 * hidden);
 }
 
+// FLOP of the Newton-Schulz iterations, in full: the products that are equal by symmetry count.
+double OrthogonalStepsFlop(const Layout& params) {
+  double products = 0;
+  for (const LayoutEntry& entry : params.entries()) {
+    if (entry.shape.size() != 2) continue;
+    const auto short_side = static_cast<double>(std::min(entry.shape[0], entry.shape[1]));
+    const auto long_side = static_cast<double>(std::max(entry.shape[0], entry.shape[1]));
+    products += Celo2::kIterations * short_side * short_side * (2 * long_side + short_side);
+  }
+  return 2 * products;
+}
+
 // FLOP of the definition: features that are the same along a row or a column are multiplied once
 // for each, outputs that have no effect are not computed; Newton-Schulz in full. Without the
 // moments, the normalisers and Adam.
@@ -63,9 +78,8 @@ double Celo2Flop(const Layout& params) {
     products += static_cast<double>(entry.size) *
                     ((Celo2::kFeatures - kSides) * kHidden + kHidden * kHidden + kHidden) +
                 (short_side + long_side) * kSides / 2 * kHidden;
-    products += Celo2::kIterations * short_side * short_side * (2 * long_side + short_side);
   }
-  return 2 * products;
+  return 2 * products + OrthogonalStepsFlop(params);
 }
 
 void RequireClose(const std::string& what, std::span<const float> got,
@@ -143,6 +157,11 @@ BenchOptimizer BenchAdafac(int64_t hidden_size) {
 }
 
 BenchOptimizer BenchCelo2() { return {std::make_shared<Celo2>(Celo2Options()), Celo2Flop}; }
+
+BenchOptimizer BenchOrthogonalSteps() {
+  return {std::make_shared<OrthogonalSteps>(std::make_shared<LearnableSGDM>()), OrthogonalStepsFlop,
+          1e-5};
+}
 
 // One optimizer's update of tensors of random numbers.
 Workload OptimizerUpdate(const std::string& name, const Layout& layout,
@@ -451,6 +470,11 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string name = std::string("celo2/") + shape;
     const Layout layout({{"w", {rows, columns}}});
     add(name, [=] { return OptimizerUpdate(name, layout, BenchCelo2()); });
+  }
+  for (const auto& [rows, columns] : {std::pair(64, 32), {128, 128}, {784, 128}, {1000, 1000}}) {
+    const std::string name = fmt::format("orthogonal_steps/{}x{}", rows, columns);
+    const Layout layout({{"w", {rows, columns}}});
+    add(name, [=] { return OptimizerUpdate(name, layout, BenchOrthogonalSteps()); });
   }
   for (const int64_t hidden : {4, 32}) {
     const std::string name = "adafac/64x32/hidden-" + std::to_string(hidden);

@@ -66,7 +66,7 @@ const KnownTraining& KnownMetaTraining() {
 
 Config KnownConfig(const std::string& type) {
   const char* others = "";
-  if (type == "OrthogonalSteps" || type == "LearnedScheduler") {
+  if (type == "OrthogonalSteps" || type == "LearnedScheduler" || type == "UnknownLength") {
     others = R"(, "optimizer": {"type": "LearnableSGDM"})";
   } else if (type == "MatricesAndVectors") {
     others = R"(, "matrices": {"type": "LearnableSGDM"}, "vectors": {"type": "LearnableAdam"})";

@@ -25,6 +25,10 @@ DONE, FAILED, TO_BE_CONTINUED = 0, 1, 75  # exit codes, those of lopt
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+# Options of lopt eval that judge a learned optimizer in further ways, and how the names of their results end.
+OF_LEARNED = ("--start", "--unknown-length", "--tune-learned")
+ENDINGS = ("-start", "-start-0.3", "-unknown", "-tuned")
+
 
 class Error(Exception):
     """What is wrong in the list or on the disk, for the user."""
@@ -127,10 +131,11 @@ class SweepList:
         # Of every variant its words for `lopt meta-train`, by its name.
         self.variants = {}
         for name, variant in read["variants"].items():
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name.endswith("-tuned"):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name.endswith(ENDINGS):
                 raise Error(
                     f"{path}: variants: '{name}' cannot be a name; wanted letters, digits, '.', '_' and '-', "
-                    "not beginning with one of the last three nor ending in '-tuned'"
+                    "not beginning with one of the last three nor ending as results of another way of judging do "
+                    f"({', '.join(ENDINGS)})"
                 )
             where = f"{self._where}: variants.{name}"
             if isinstance(variant, list):
@@ -244,6 +249,7 @@ class Piece:
         return ["--overwrite"] if self.folder.exists() else []
 
 
+
 class Sweep:
     def __init__(self, sweep_list, out, program=(), plugins=()):
         """`program`: the words that run lopt. `plugins`: files for all that it runs."""
@@ -252,7 +258,7 @@ class Sweep:
         self.baselines = None
         if sweep_list.baselines != "none":
             # The learned optimizer is no part of it: baselines do not depend on theta.
-            judge = [word for word in sweep_list.judge if word != "--tune-learned"]
+            judge = [word for word in sweep_list.judge if word not in OF_LEARNED]
             self.baselines = Piece(
                 "eval", "baselines", out / "baselines" / "eval", ["eval", *judge, "--baselines", sweep_list.baselines]
             )

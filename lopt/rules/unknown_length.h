@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
+
+namespace lopt {
+
+struct UnknownLengthOptions {
+  Config optimizer;
+  void Visit(FieldVisitor& v);
+};
+
+// Another optimizer in trainings whose length nobody knows: it may stop after any step. Before
+// update t, counted from 0, the optimizer is told that the run has
+//   T(t) = max(kShortest, floor(t / kProgress) + 1)
+// steps, so that it always believes to have about 70 % of the run behind it. A schedule would let
+// its steps shrink towards the end; here the training stands for an average x of the params p
+// instead (UpdateRule::EvalParams), whose weights grow as the power kAveraging of the step (Shamir
+// and Zhang 2013, arXiv 1212.1824, polynomial-decay averaging):
+//   x <- (1 - w) x + w p with the new p, w = (kAveraging + 1) / (t + 1 + kAveraging).
+// x is the new p after the first update, and mostly the mean of the last tenth of the steps later
+// on. Whatever StepInfo::num_steps says is ignored.
+//
+// Theta: the optimizer's own. State: the optimizer's under "optimizer/", then x,
+// "average/<tensor>".
+class UnknownLength : public LearnedOptimizer {
+ public:
+  static constexpr int64_t kShortest = 50;
+  static constexpr double kProgress = 0.7;
+  static constexpr double kAveraging = 15;
+
+  // T of update t, which is at least 0.
+  static int64_t ToldLength(int64_t t);
+
+  // Makes the optimizer by OptimizerRegistry().
+  explicit UnknownLength(const UnknownLengthOptions& options);
+  // Of an optimizer that is there.
+  explicit UnknownLength(std::shared_ptr<const LearnedOptimizer> optimizer);
+
+  bool sees_shapes() const override { return optimizer_->sees_shapes(); }
+  bool needs_loss() const override { return optimizer_->needs_loss(); }
+  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
+  Precision precision() const override { return optimizer_->precision(); }
+
+ private:
+  void DoInitTheta(Key key, std::span<float> theta) const override;
+  // Throws Error where the params that a training stands for are in the optimizer's state already.
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override;
+
+  std::shared_ptr<const LearnedOptimizer> optimizer_;
+};
+
+}  // namespace lopt
