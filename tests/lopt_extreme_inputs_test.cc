@@ -94,11 +94,12 @@ void StaysFinite(const std::vector<float>& sizes) {
             const Training run =
                 Trained(*optimizer, Shapes(), params ? size : 1, params ? 1 : size);
             // A step by SGD of its learning rate, 100, is beyond float32 then.
+            const bool averaged = name == "UnknownLength";  // the params, in the state
             const bool large = name == "LearnedScheduler-recommended" ||
-                               name == "LearnedScheduler-MatricesAndVectors";
+                               name == "LearnedScheduler-MatricesAndVectors" || averaged;
             const bool beyond = size == 1e38f && !params && large;
             CHECK(AllFinite(run.params) == !beyond);
-            CHECK(AllFinite(run.state));
+            CHECK(AllFinite(run.state) == !(beyond && averaged));
           };
           if (reference) {
             check();
