@@ -388,7 +388,7 @@ std::vector<double> Descend(const TaskFamily& family, float learning_rate, int64
     const double x = trajectory.emplace_back(task.params[0]);
     const auto loss = static_cast<float>(x * x / 2);
     CHECK(task.Evaluate(FoldIn(Key{}, static_cast<uint64_t>(step))) ==
-          (std::isnormal(loss) ? loss : 0));
+          (std::fpclassify(loss) == FP_SUBNORMAL ? 0 : loss));
     task.params[0] -= learning_rate * task.gradient[0];
   }
   return trajectory;
