@@ -79,8 +79,8 @@ Registry<LearnedOptimizer> BuiltIn() {
       "size.");
   AddType<UnknownLength, UnknownLengthOptions>(registry, "UnknownLength",
                                                "Another optimizer in trainings that may stop at "
-                                               "any time: they stand for an average of their "
-                                               "params.");
+                                               "any time: an average of the params is judged "
+                                               "and saved.");
   AddType<Adam, AdamOptions>(registry, AdamOptions::kType, "Adam in float64.");
   AddType<AdamW, AdamWOptions>(
       registry, AdamWOptions::kType,

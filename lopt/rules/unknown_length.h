@@ -15,13 +15,13 @@ struct UnknownLengthOptions {
   void Visit(FieldVisitor& v);
 };
 
-// Another optimizer in trainings whose length nobody knows: it may stop after any step. Before
-// update t, counted from 0, the optimizer is told that the run has
+// Another optimizer in a training that may stop after any step, so that nobody knows its length.
+// Before update t, counted from 0, the optimizer is told that the run has
 //   T(t) = max(kShortest, floor(t / kProgress) + 1)
-// steps, so that it always believes to have about 70 % of the run behind it. A schedule would let
-// its steps shrink towards the end; here the training stands for an average x of the params p
-// instead (UpdateRule::EvalParams), whose weights grow as the power kAveraging of the step (Shamir
-// and Zhang 2013, arXiv 1212.1824, polynomial-decay averaging):
+// steps, so that from update 35 on about 70 % of the run seems to be over. A schedule would let its
+// steps shrink towards the end; here the training stands for an average x of the params p instead
+// (UpdateRule::EvalParams), whose weights grow as the power kAveraging of the step (Shamir and
+// Zhang 2013, arXiv 1212.1824, polynomial-decay averaging):
 //   x <- (1 - w) x + w p with the new p, w = (kAveraging + 1) / (t + 1 + kAveraging).
 // x is the new p after the first update, and mostly the mean of the last tenth of the steps later
 // on. Whatever StepInfo::num_steps says is ignored.

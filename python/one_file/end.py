@@ -681,7 +681,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
     not finite, or because finite numbers would have become others. In the last case its state and its step count go on,
     and a warning says so once.
 
-    averages: of the parameters of groups of unknown length, by parameter, float32 (eval()).
+    averages: the float32 average of each parameter whose group has num_steps "unknown"; eval() puts
+    them into the model.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
     in float32 and added in the parameter's own type; the state is float32. Every parameter is
