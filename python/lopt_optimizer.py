@@ -1547,11 +1547,17 @@ def _without_unknown_length(learned_optimizer, source):
     return learned_optimizer["optimizer"], True
 
 
+def _with_unknown_length(learned_optimizer, unknown_length):
+    """The reverse."""
+    if not unknown_length:
+        return learned_optimizer
+    return {"type": "UnknownLength", "optimizer": learned_optimizer}
+
+
 def _resolved(learned_optimizer, source):
     """The optimizer with all its options, also an UnknownLength."""
     inner, unknown_length = _without_unknown_length(learned_optimizer, source)
-    resolved = _resolve(inner, source)[1]
-    return {"type": "UnknownLength", "optimizer": resolved} if unknown_length else resolved
+    return _with_unknown_length(_resolve(inner, source)[1], unknown_length)
 
 
 def _read_file(path):
@@ -2661,8 +2667,7 @@ def _main(arguments):
         file = ThetaFile(arguments[0])
     except (OSError, ValueError) as error:
         sys.exit(f"lopt_optimizer.py: {error}")
-    whole = ({"type": "UnknownLength", "optimizer": file.learned_optimizer} if file.unknown_length
-             else file.learned_optimizer)
+    whole = _with_unknown_length(file.learned_optimizer, file.unknown_length)
     print(f"learned_optimizer = {json.dumps(whole)}")
     for name, tensor in sorted(file.theta.items()):
         print(f"theta/{name} {list(tensor.shape)}")

@@ -427,7 +427,10 @@ TEST_CASE("What is wrong in a list is an error that names it") {
         start + R"(theta: wanted "last" or "best", got "first")");
   CHECK(error_of(with("{}")) == start + "'variants' is empty");
   CHECK(Has(error_of(with(R"({"a b": []})")), start + "variants: 'a b' cannot be a name; wanted "));
-  CHECK(Has(error_of(with(R"({"a-tuned": []})")), start + "variants: 'a-tuned' cannot be a name"));
+  for (const char* name : {"a-tuned", "a-unknown", "a-start", "a-start-0.3"}) {
+    CHECK(Has(error_of(with(fmt::format(R"({{"{}": []}})", name))),
+              fmt::format("{}variants: '{}' cannot be a name", start, name)));
+  }
   CHECK(error_of(with(R"({"a": [3]})")) ==
         start + "meta_train with variants.a.set: wanted a list of texts KEY=VALUE, got 3 in it");
   CHECK(error_of(with(R"({"a": ["x"]})")) ==

@@ -244,7 +244,7 @@ bool IsOfPlugin(const Config& optimizer) {
 
 std::string InTorch(const LearnedOptimizer& optimizer) {
   const std::string& need = optimizer.needs_num_steps();
-  std::string text = fmt::format(
+  const std::string loading = fmt::format(
       "In PyTorch, with `lopt_optimizer.py` of this directory and nothing else:\n\n"
       "```python\n"
       "from lopt_optimizer import LearnedOptimizer\n"
@@ -252,19 +252,19 @@ std::string InTorch(const LearnedOptimizer& optimizer) {
       "optimizer.step({})  # in the training loop, after loss.backward()\n"
       "```\n\n",
       need.empty() ? "" : ", num_steps=1000", optimizer.needs_loss() ? "loss=loss" : "");
+  std::string notes;
   if (!need.empty()) {
-    text += Paragraph(
+    notes += Paragraph(
         fmt::format("`num_steps` is the number of steps of your training, which {} needs.", need));
   }
-  if (optimizer.needs_loss()) text += Paragraph("Each step is told the loss of its batch.");
+  if (optimizer.needs_loss()) notes += Paragraph("Each step is told the loss of its batch.");
   if (optimizer.config().Type() == "UnknownLength") {
-    text += Paragraph(
+    notes += Paragraph(
         "The training may stop at any time. Before the model is judged, saved or used, "
         "`optimizer.eval()` makes it the average of its last steps; `optimizer.train()` puts it "
-        "back "
-        "before the next step.");
+        "back before the next step.");
   }
-  return text + (need.empty() && !optimizer.needs_loss() ? "" : "\n");
+  return loading + notes + (notes.empty() ? "" : "\n");
 }
 
 std::string Loading(const Config& config, const std::string& objection) {

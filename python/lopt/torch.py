@@ -33,17 +33,15 @@ _SHAPE = "kernel_shape"
 def _weights(theta: Theta) -> Weights:
     source = "lopt.torch.LearnedOptimizer"
     resolved = _core.resolve_optimizer(theta.learned_optimizer)
-    inner, unknown_length = lopt_optimizer._without_unknown_length(resolved, source)
-    _, learned_optimizer = lopt_optimizer._resolve(inner, source)
+    learned_optimizer = lopt_optimizer._resolved(resolved, source)
     # A copy: what is changed in the Theta later has no effect.
     values = numpy.array(theta.values)
     if values.dtype != numpy.float32:
         raise _core.Error(f"{source}: theta.values must be float32, got {values.dtype}")
     tensors = {name: torch.from_numpy(own)
                for name, own in Theta(learned_optimizer, values).tensors.items()}
-    whole = ({"type": "UnknownLength", "optimizer": learned_optimizer} if unknown_length
-             else learned_optimizer)
-    return Weights(whole, tensors, theta.trained_horizon or None, source, theta.trained_range)
+    return Weights(learned_optimizer, tensors, theta.trained_horizon or None, source,
+                   theta.trained_range)
 
 
 class KernelExecutor:

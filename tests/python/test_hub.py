@@ -238,6 +238,7 @@ class Hub(one_file.TestCase):
             "type": "LearnableSGDM", "schedule": "cosine"}}), "--licence", "mit")
         self.assertIn("`optimizer.eval()` makes it the average", " ".join(card.split()))
         self.assertNotIn("num_steps=", card)
+        self.assertNotRegex(card, r"[^\n]\n##")  # a blank line before each heading
         self.assertTrue((self.out / "lopt_optimizer.py").is_file())
 
     def test_an_optimizer_without_a_pytorch_form_is_published_without_it(self):

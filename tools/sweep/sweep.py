@@ -249,7 +249,6 @@ class Piece:
         return ["--overwrite"] if self.folder.exists() else []
 
 
-
 class Sweep:
     def __init__(self, sweep_list, out, program=(), plugins=()):
         """`program`: the words that run lopt. `plugins`: files for all that it runs."""
