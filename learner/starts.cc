@@ -1,6 +1,7 @@
 #include "lopt/learner/starts.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <string>
 #include <utility>
@@ -14,10 +15,6 @@ namespace lopt {
 namespace {
 
 Eigen::VectorXf StartingTheta(const NamedLearnedOptimizer& learned) {
-  const std::string name = fmt::format(
-      "'{}'{}", learned.name, learned.source.empty() ? "" : fmt::format(" ({})", learned.source));
-  Require(!learned.meta_training.empty(),
-          "start: {} does not say how it was meta-trained, so its seed is not known", name);
   return learned.optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(learned.seed))));
 }
 
@@ -27,14 +24,26 @@ void AddStarts(EvaluatedOptimizers* optimizers) {
   Require(!optimizers->learned.empty(),
           "start: there is no learned optimizer to judge the start of; give a theta");
   std::vector<NamedLearnedOptimizer> all;
+  std::vector<std::string> unknown;
   for (const NamedLearnedOptimizer& learned : optimizers->learned) {
     all.push_back(learned);
     if (learned.tuned || learned.unknown_length) continue;
+    if (learned.meta_training.empty()) {
+      unknown.push_back(
+          fmt::format("'{}'{}", learned.name,
+                      learned.source.empty() ? "" : fmt::format(" ({})", learned.source)));
+      continue;
+    }
     const Eigen::VectorXf theta = StartingTheta(learned);
     all.push_back(StartOf(learned, theta, 1));
     // Steps of an optimizer that keeps an average are not multiplied.
     if (!IsUnknownLength(learned)) all.push_back(StartOf(learned, theta, 0.3));
   }
+  const std::string why = fmt::format("{} {} not say how {} meta-trained, so the seed is not known",
+                                      fmt::join(unknown, ", "), unknown.size() == 1 ? "does" : "do",
+                                      unknown.size() == 1 ? "it was" : "they were");
+  Require(all.size() > optimizers->learned.size(), "start: {}", why);
+  if (!unknown.empty()) spdlog::warn("No start is judged of these: {}", why);
   optimizers->learned = std::move(all);
 }
 

@@ -107,6 +107,35 @@ def ratio(lines, adam_lines):
                           for line, adam in zip(lines, adam_lines))
 
 
+def signed_rank(differences):
+    """The p-value, two-sided and exact, of Wilcoxon's signed-rank test (1945) that differences lie
+    evenly around 0. Zeros are left out; equal sizes share the mean of their ranks. 1 if none is
+    left.
+    """
+    rest = sorted((d for d in differences if d), key=abs)
+    sizes = [abs(d) for d in rest]
+    # Ranks times two, which are whole numbers also where some are shared.
+    ranks = [2 * sizes.index(size) + sizes.count(size) + 1 for size in sizes]
+    ways = [1] + [0] * sum(ranks)  # of signs, by the sum of the ranks that are positive
+    for rank in ranks:
+        for total in range(len(ways) - 1, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    positive = sum(rank for rank, d in zip(ranks, rest) if d > 0)
+    tail = min(sum(ways[: positive + 1]), sum(ways[positive:]))
+    return min(1.0, 2 * tail / 2 ** len(ranks))
+
+
+def holm(p_values):
+    """The p-values of several tests, corrected for their number (Holm 1979): below alpha are those
+    that stay significant if the chance of any false one is to be at most alpha."""
+    corrected, largest = [0.0] * len(p_values), 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for place, i in enumerate(order):
+        largest = max(largest, (len(p_values) - place) * p_values[i])
+        corrected[i] = min(1.0, largest)
+    return corrected
+
+
 def _number(x):
     if x is None:
         return "-"
@@ -134,14 +163,16 @@ class Table:
     judged: {optimizer: {mode: {task: lines}}}, where a mode is one of MODES and the lines are in
     the order of seeds; adam: {task: lines} of tuned Adam; apart: tasks that no mean counts; edges:
     (optimizer, task) whose tuned rate is the lowest or highest of the trials; rates: {optimizer:
-    lr} of the mode fixed.
+    lr} of the mode fixed; against: the optimizer that all others are compared with, in the first of
+    its modes.
     """
 
     MODES = ("untuned", "fixed", "tuned")
 
-    def __init__(self, judged, adam, apart, edges=(), rates=None):
+    def __init__(self, judged, adam, apart, edges=(), rates=None, against=None):
         self.judged, self.adam = judged, adam
         self.apart, self.edges, self.rates = apart, set(edges), rates or {}
+        self.against = against
 
     def ratios(self, optimizer, mode, apart=False):
         """{task: ratio} of the tasks that are set apart, or of the others."""
@@ -223,6 +254,39 @@ class Table:
             yield _row([task, f"{sum(losses) / len(losses):.3g}{mark}",
                         *[self._of_task(task, name) for name in self.judged]])
 
+    def comparisons(self):
+        """[(optimizer, mode, tasks with a lower loss of `against`, with a higher one, p-value after
+        Holm's correction)] of all others and tuned Adam, over the tasks on which Adam did not
+        diverge (Demsar 2006, "Statistical comparisons of classifiers over multiple data sets")."""
+        own = (self.against, next(mode for mode in self.MODES if mode in self.judged[self.against]))
+        others = [(name, mode) for name in self.judged for mode in self.MODES
+                  if mode in self.judged[name] and (name, mode) != own]
+        counts, p_values = [], []
+        for other in dict.fromkeys([*others, ("Adam", "tuned")]):
+            differences = [difference for task in self.adam
+                           if (difference := self._difference(task, own, other)) is not None]
+            counts.append((*other, sum(d < 0 for d in differences),
+                           sum(d > 0 for d in differences)))
+            p_values.append(signed_rank(differences))
+        return [(*count, p) for count, p in zip(counts, holm(p_values))]
+
+    def _difference(self, task, own, other):
+        """Of the logarithms of two optimizers' ratios; None if Adam diverged."""
+        ratios = [ratio(self.judged.get(name, {}).get(mode, self.adam)[task], self.adam[task])
+                  for name, mode in (own, other)]
+        if None in ratios:
+            return None
+        return 0.0 if ratios[0] == ratios[1] else math.log(ratios[0]) - math.log(ratios[1])
+
+    def _against(self):
+        yield _row([f"{self.against} against", "mode", "lower loss", "higher loss",
+                    "p (signed ranks, Holm)"])
+        yield "|" + "---|" * 5
+        for name, mode, lower, higher, p in self.comparisons():
+            yield _row([name, mode, str(lower), str(higher), f"{p:.2g}"])
+
     def text(self):
-        """The table in Markdown: one row for each optimizer, then one for each task."""
-        return "\n".join([*self._summary(), "", *self._tasks()]) + "\n"
+        """The table in Markdown: one row for each optimizer, one for each task, then one for each
+        comparison with `against`."""
+        parts = [self._summary(), self._tasks(), *([self._against()] if self.against else [])]
+        return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -24,8 +24,8 @@ if str(ROOT) not in sys.path:
 from benchmarks.user_models import (  # noqa: E402
     development_half, optimizers, results, test_half, training, versions)
 
-HALVES = {"development": development_half.TASKS, "test": test_half.TASKS}
 TASKS = {**development_half.TASKS, **test_half.TASKS}
+HALVES = {"development": development_half.TASKS, "test": test_half.TASKS, "both": TASKS}
 FIRST_TUNING_SEED = 1000  # judged seeds are 0, 1, ...
 
 
@@ -44,6 +44,8 @@ def arguments(words):
                         "half's tuning seeds.")
     parser.add_argument("--tuned", nargs="+", default=[], metavar="OPTIMIZER",
                         help="Judged with the best rate for each task on the tuning seeds.")
+    parser.add_argument("--against", metavar="NAME",
+                        help="Compare all others with this one, over all tasks.")
     parser.add_argument("--half", choices=HALVES, help="Whose tasks are trained.")
     parser.add_argument("--tasks", nargs="+", default=[], metavar="TASK",
                         help="These tasks, of either half: " + ", ".join(TASKS))
@@ -68,7 +70,7 @@ def arguments(words):
     if unknown:
         parser.error(f"there is no task {', '.join(unknown)}; valid are {', '.join(TASKS)}")
     if bool(args.half) == bool(args.tasks):
-        parser.error("one of --half development, --half test and --tasks is wanted")
+        parser.error("one of --half development, --half test, --half both and --tasks is wanted")
     if not (args.optimizers or args.untuned or args.fixed or args.tuned):
         parser.error("at least one optimizer is wanted")
     return args
@@ -125,6 +127,9 @@ class Benchmark:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise SystemExit(f"user_models: two optimizers are called {twice[0]}")
+        if args.against and args.against not in names:
+            raise SystemExit(f"user_models: --against must be an optimizer of this run, got "
+                             f"{args.against}; valid are {', '.join(names)}")
 
     def cell(self, word, task, lr, seed):
         """What names a training, with what makes it."""
@@ -238,7 +243,8 @@ class Benchmark:
                  for word, modes in self.modes.items() if "fixed" in modes}
         return results.Table(judged, {task: lines(self.judged("Adam", "tuned", task))
                                       for task in self.tasks},
-                             [task for task in self.tasks if TASKS[task].apart], edges, fixed)
+                             [task for task in self.tasks if TASKS[task].apart], edges, fixed,
+                             self.args.against)
 
 
 def main(words=None):

@@ -131,8 +131,8 @@ def evaluate(
 
     Raises:
         Error: The config is wrong, there is no optimizer, two have one name, or `out` holds an
-            evaluation and neither resume nor overwrite is set. With start, also if a Theta does not
-            say how it was meta-trained.
+            evaluation and neither resume nor overwrite is set. With start, also if no Theta says how
+            it was meta-trained.
         KeyboardInterrupt: Ctrl-C ends it after the running steps; what `out` has of finished
             tasks can be gone on with.
     """

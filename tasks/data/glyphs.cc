@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <span>
 #include <utility>
 
 #include "lopt/base/parallel.h"
+#include "lopt/tasks/data/glyphs_kernel.h"
 
 namespace lopt {
 namespace {
@@ -73,50 +73,6 @@ class Draws {
   size_t next_ = 0;
 };
 
-// Squared distances from each pixel's centre to the strokes drawn so far, in pixels^2 / kOne; only
-// those up to reach^2 are known. Integers where values are compared, so that the loops vectorise.
-class DistanceField {
- public:
-  static constexpr float kOne = 1024;
-
-  explicit DistanceField(float reach) : reach_(reach) {
-    squared_.fill(static_cast<int32_t>(reach * reach * kOne));
-  }
-
-  void AddSegment(Point from, Point to) {
-    const float dx = to.x - from.x;
-    const float dy = to.y - from.y;
-    const float inverse = 1 / (dx * dx + dy * dy + 1e-6f);
-    const int32_t left = Clamp(std::min(from.x, to.x) - reach_);
-    const int32_t right = Clamp(std::max(from.x, to.x) + reach_ + 1);
-    const int32_t top = Clamp(std::min(from.y, to.y) - reach_);
-    const int32_t bottom = Clamp(std::max(from.y, to.y) + reach_ + 1);
-    for (int32_t row = top; row < bottom; ++row) {
-      const float y = static_cast<float>(row) - from.y;
-      int32_t* line = &squared_[row * kSide];
-      for (int32_t column = left; column < right; ++column) {
-        const float x = static_cast<float>(column) - from.x;
-        const float position = (x * dx + y * dy) * inverse;
-        const float along = 0.5f * (std::abs(position) - std::abs(position - 1) + 1);  // in [0, 1]
-        const float ex = x - along * dx;
-        const float ey = y - along * dy;
-        const auto distance = static_cast<int32_t>((ex * ex + ey * ey) * kOne);
-        line[column] = std::min(line[column], distance);
-      }
-    }
-  }
-
-  std::span<const int32_t, kPixels> squared() const { return squared_; }
-
- private:
-  static int32_t Clamp(float pixel) {
-    return std::clamp<int32_t>(static_cast<int32_t>(pixel), 0, kSide);
-  }
-
-  float reach_;
-  std::array<int32_t, kPixels> squared_;
-};
-
 Point CatmullRom(Point a, Point b, Point c, Point d, float t) {
   const auto blend = [t](float p, float q, float r, float s) {
     return q + 0.5f * t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p)));
@@ -124,13 +80,24 @@ Point CatmullRom(Point a, Point b, Point c, Point d, float t) {
   return {blend(a.x, b.x, c.x, d.x), blend(a.y, b.y, c.y, d.y)};
 }
 
-void AddStroke(std::span<const Knot> knots, DistanceField* field) {
+// The straight pieces of an image's strokes.
+class Segments {
+ public:
+  void Add(Point from, Point to) { segments_[count_++] = {from.x, from.y, to.x, to.y}; }
+  std::span<const GlyphSegment> all() const { return std::span(segments_).first(count_); }
+
+ private:
+  std::array<GlyphSegment, 64> segments_;
+  size_t count_ = 0;
+};
+
+void AddStroke(std::span<const Knot> knots, Segments* segments) {
   constexpr int kPieces = 4;
   for (size_t i = 0; i + 1 < knots.size(); ++i) {
     const Knot& from = knots[i];
     const Knot& to = knots[i + 1];
     if (from.corner && to.corner) {
-      field->AddSegment(from.at, to.at);
+      segments->Add(from.at, to.at);
       continue;
     }
     const Point before = i == 0 || from.corner ? from.at : knots[i - 1].at;
@@ -139,7 +106,7 @@ void AddStroke(std::span<const Knot> knots, DistanceField* field) {
     for (int piece = 1; piece <= kPieces; ++piece) {
       const Point next = CatmullRom(before, from.at, to.at, after,
                                     static_cast<float>(piece) / static_cast<float>(kPieces));
-      field->AddSegment(last, next);
+      segments->Add(last, next);
       last = next;
     }
   }
@@ -162,8 +129,7 @@ uint8_t DrawGlyph(std::span<const uint32_t> words, uint8_t* pixels) {
   const float ink = draws.Between(150, 255);
   const float noise = draws.Between(5, 35);
 
-  const float reach = radius + 0.5f;
-  DistanceField field(reach);
+  Segments segments;
   for (const Stroke& stroke : kDigits[label].strokes) {
     std::array<Knot, 16> knots;
     for (size_t k = 0; k < stroke.size(); ++k) {
@@ -172,26 +138,11 @@ uint8_t DrawGlyph(std::span<const uint32_t> words, uint8_t* pixels) {
       const float slanted = x - slant * y;
       knots[k] = {{centre_x + slanted - turn * y, centre_y + y + turn * slanted}, stroke[k].corner};
     }
-    AddStroke({knots.data(), stroke.size()}, &field);
+    AddStroke({knots.data(), stroke.size()}, &segments);
   }
 
-  // Ink covers a pixel fully up to radius - 1/2 and not at all from radius + 1/2. The noise is a
-  // sum of four uniform bytes: mean 510, standard deviation 148.
-  const std::span<const int32_t, kPixels> squared = field.squared();
-  const float outside = reach * reach;
-  const float cover_scale = 256 / (2 * radius);
-  const float ink_scale = ink / 256;
-  const float noise_scale = noise / 148;
-  for (int64_t i = 0; i < kPixels; ++i) {
-    const uint32_t word = words[i];
-    const auto sum =
-        static_cast<int32_t>((word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24));
-    const float inside = outside - static_cast<float>(squared[i]) / DistanceField::kOne;
-    const int32_t cover = std::min(static_cast<int32_t>(cover_scale * inside), 256);
-    const auto value = static_cast<int32_t>(ink_scale * static_cast<float>(cover) +
-                                            noise_scale * static_cast<float>(sum - 510));
-    pixels[i] = static_cast<uint8_t>(std::clamp(value, 0, 255));
-  }
+  DrawSegments(segments.all(), {.radius = radius, .ink = ink, .noise = noise}, words.first(kPixels),
+               pixels);
   return label;
 }
 

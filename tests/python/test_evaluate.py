@@ -153,8 +153,15 @@ class Evaluations(unittest.TestCase):
             baselines="Adam", start=True)
         drawn = lopt.Theta.init({"type": "MLPLOpt", "hidden_size": 4})
         self.assert_error(
-            "start: 'mine' does not say how it was meta-trained, so its seed is not "
+            "start: 'mine' does not say how it was meta-trained, so the seed is not "
             "known", {"mine": drawn}, "smoke", baselines="none", start=True)
+        self.assert_error(
+            "start: 'mine', 'other' do not say how they were meta-trained, so the seed is not "
+            "known", {"mine": drawn, "other": drawn}, "smoke", baselines="none", start=True)
+        runs = lopt.evaluate({"mine": drawn, "mlp-fast": lopt.Theta.read(MLP_FAST)}, "smoke",
+                             baselines="none", start=True).runs
+        self.assertEqual({run["optimizer"] for run in runs},
+                         {"mine", "mlp-fast", "mlp-fast-start", "mlp-fast-start-0.3"})
 
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
         out = self.scratch / "evaluation"

@@ -346,6 +346,37 @@ class Tables(unittest.TestCase):
             ["task", "Adam's test loss", "Mine"], ["a", "1.5", "2.00 / - / 0.71*"],
             ["b", "2.5*", "0.50 / - / diverged"], ["far", "1", "1e-05 / - / 3.00"]])
 
+    def test_signed_ranks(self):
+        # Darwin's cross- and self-fertilized maize, the example of SciPy's wilcoxon.
+        maize = [6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75]
+        self.assertEqual(results.signed_rank(maize), 0.041259765625)
+        self.assertEqual(results.signed_rank([-d for d in maize] + [0]), 0.041259765625)
+        # Ranks 1.5, 1.5 and 3: five of eight choices of signs have a positive sum of at most 3.
+        self.assertEqual(results.signed_rank([1, 1, -1.5]), 1)
+        self.assertEqual(results.signed_rank([1, 1, 1.5, math.inf]), 2 / 16)
+        self.assertEqual(results.signed_rank([]), 1)
+        # p.adjust(c(0.03, 0.01, 0.04, 0.02), "holm") of R.
+        for got, wanted in zip(results.holm([0.03, 0.01, 0.04, 0.02]), [0.06, 0.04, 0.06, 0.06]):
+            self.assertAlmostEqual(got, wanted, 15)
+
+    def test_comparisons_with_one_optimizer(self):
+        tasks = "abcdef"
+        adam_lines = {task: [line(1.0)] for task in tasks}
+        adam_lines["none"] = [line(None)]  # which counts nowhere
+
+        def of(losses):
+            return {**{task: [line(loss)] for task, loss in zip(tasks, losses)}, "none": [line(1)]}
+
+        table = results.Table(
+            {"Mine": {"untuned": of([.5, .6, .7, .8, .9, .95]), "tuned": of([1] * 6)},
+             "Other": {"untuned": of([.5, 1, 1, 1, 1, None])}}, adam_lines, [], against="Mine")
+        # Six of six: 2 / 64, five of five: 2 / 32; three comparisons.
+        self.assertEqual(table.comparisons(), [
+            ("Mine", "tuned", 6, 0, 3 * 2 / 64), ("Other", "untuned", 5, 0, 3 * 2 / 64),
+            ("Adam", "tuned", 6, 0, 3 * 2 / 64)])
+        self.assertEqual(self.rows(table)[-2:], [
+            ["Other", "untuned", "5", "0", "0.094"], ["Adam", "tuned", "6", "0", "0.094"]])
+
     def test_nothing_is_compared_with_an_adam_that_diverged(self):
         table = results.Table({"Mine": {"fixed": {"a": [line(1.0)]}}}, {"a": [line(None)]}, [],
                               rates={"Mine": 0.5})
@@ -491,6 +522,8 @@ class Runs(unittest.TestCase):
                 run.main([*words, "--results", str(self.path)])
             self.assertEqual(raised.exception.code, 2)
             self.assertIn(wanted, err.getvalue())
+        with self.assertRaisesRegex(SystemExit, "--against must be .*, got Y; valid are SGDM"):
+            run.main(["--half", "test", "SGDM", "--against", "Y", "--results", str(self.path)])
         with self.assertRaisesRegex(SystemExit, "two optimizers are called X"):
             run.main(["--half", "test", "X=torch.optim:SGD?lr=1", "X=torch.optim:SGD?lr=2",
                       "--results", str(self.path)])
