@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "lopt/base/isa.h"
+#include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
 #include "lopt/tasks/data/data_checksums.h"
 #include "lopt/tasks/data/glyphs.h"
+#include "lopt/tasks/data/glyphs_kernel.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "tests/adam_training.h"
+#include "tests/reference/glyphs_reference.h"
 
 namespace lopt {
 namespace {
@@ -29,8 +32,39 @@ TEST_CASE("Glyphs are a pure function of the key, whatever the threads and the c
   CHECK(DrawGlyphs(KeyFromSeed(4), 250).pixels != some.pixels);
 }
 
+TEST_CASE("Segments anywhere in and beyond the image are drawn as by plain loops") {
+  constexpr int64_t kPixels = Glyphs::kSide * Glyphs::kSide;
+  for (const std::string& isa : SupportedIsas()) {
+    const IsaScope scope(isa);
+    for (uint64_t i = 0; i < 300; ++i) {
+      CAPTURE(isa);
+      CAPTURE(i);
+      const Key key = FoldIn(KeyFromSeed(5), i);
+      std::vector<uint32_t> words(kPixels);
+      Bits(FoldIn(key, 0), words);
+      std::vector<float> numbers(40);
+      Uniform(FoldIn(key, 1), numbers);
+      for (float& x : numbers) x = 44 * x - 8;
+      std::vector<GlyphSegment> segments;
+      for (size_t k = 0; k < i % 10; ++k) {
+        const float* at = &numbers[4 * k];
+        segments.push_back({at[0], at[1], at[2], at[3]});
+      }
+      // A point, of which nothing is left of its length.
+      if (i % 3 == 0) segments.push_back({27, 27, 27, 27});
+      const GlyphPen pen = {.radius = 0.9f + static_cast<float>(i % 7) / 7,
+                            .ink = 150 + static_cast<float>(i % 100),
+                            .noise = 5 + static_cast<float>(i % 30)};
+      std::vector<uint8_t> drawn(kPixels + 64, 7);
+      DrawSegments(segments, pen, words, drawn.data());
+      std::vector<uint8_t> wanted(kPixels + 64, 7);
+      ReferenceDrawSegments(segments, pen, words, wanted.data());
+      CHECK(drawn == wanted);
+    }
+  }
+}
+
 TEST_CASE("The drawn digits stay what they were, on every instruction set") {
-  // Of the plain loops that drew them before there was a kernel.
   for (const std::string& isa : SupportedIsas()) {
     CAPTURE(isa);
     const IsaScope scope(isa);

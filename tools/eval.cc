@@ -89,7 +89,8 @@ po::options_description EvalOptions() {
       "is tuned for each task in as many trials as a baseline has.");
   add("start",
       "Also judge every learned optimizer with weights before meta-training, as NAME-start and, "
-      "with its steps times 0.3, NAME-start-0.3.");
+      "with its steps times 0.3, NAME-start-0.3; not those whose file does not say how it was "
+      "made.");
   add("unknown-length",
       "Also judge every learned optimizer without telling it the length of the training, as "
       "NAME-unknown: by the average of its last steps.");

@@ -136,6 +136,12 @@ def holm(p_values):
     return corrected
 
 
+def _difference(lines, others):
+    """Of the logarithms of two optimizers' mean test losses on a task; 0 if both diverged."""
+    own, other = (geometric_mean(map(test_loss, each)) for each in (lines, others))
+    return 0.0 if own == other else math.log(own) - math.log(other)
+
+
 def _number(x):
     if x is None:
         return "-"
@@ -254,32 +260,30 @@ class Table:
             yield _row([task, f"{sum(losses) / len(losses):.3g}{mark}",
                         *[self._of_task(task, name) for name in self.judged]])
 
+    def _own(self):
+        """The optimizer that others are compared with, and the first of its modes."""
+        return self.against, next(mode for mode in self.MODES if mode in self.judged[self.against])
+
     def comparisons(self):
         """[(optimizer, mode, tasks with a lower loss of `against`, with a higher one, p-value after
-        Holm's correction)] of all others and tuned Adam, over the tasks on which Adam did not
-        diverge (Demsar 2006, "Statistical comparisons of classifiers over multiple data sets")."""
-        own = (self.against, next(mode for mode in self.MODES if mode in self.judged[self.against]))
-        others = [(name, mode) for name in self.judged for mode in self.MODES
-                  if mode in self.judged[name] and (name, mode) != own]
+        Holm's correction)] of all others and tuned Adam: signed-rank tests over the tasks, as
+        Benavoli et al. 2016 advise ("Should we really use post-hoc tests based on mean-ranks?").
+        """
+        judged = {(name, mode): tasks for name, modes in self.judged.items()
+                  for mode, tasks in modes.items()}
+        judged.setdefault(("Adam", "tuned"), self.adam)
+        own = judged.pop(self._own())
         counts, p_values = [], []
-        for other in dict.fromkeys([*others, ("Adam", "tuned")]):
-            differences = [difference for task in self.adam
-                           if (difference := self._difference(task, own, other)) is not None]
+        for other, tasks in judged.items():
+            differences = [_difference(own[task], tasks[task]) for task in self.adam]
             counts.append((*other, sum(d < 0 for d in differences),
                            sum(d > 0 for d in differences)))
             p_values.append(signed_rank(differences))
         return [(*count, p) for count, p in zip(counts, holm(p_values))]
 
-    def _difference(self, task, own, other):
-        """Of the logarithms of two optimizers' ratios; None if Adam diverged."""
-        ratios = [ratio(self.judged.get(name, {}).get(mode, self.adam)[task], self.adam[task])
-                  for name, mode in (own, other)]
-        if None in ratios:
-            return None
-        return 0.0 if ratios[0] == ratios[1] else math.log(ratios[0]) - math.log(ratios[1])
-
     def _against(self):
-        yield _row([f"{self.against} against", "mode", "lower loss", "higher loss",
+        name, mode = self._own()
+        yield _row([f"{name}, {mode}, against", "mode", "lower loss", "higher loss",
                     "p (signed ranks, Holm)"])
         yield "|" + "---|" * 5
         for name, mode, lower, higher, p in self.comparisons():

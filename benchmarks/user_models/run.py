@@ -127,6 +127,9 @@ class Benchmark:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise SystemExit(f"user_models: two optimizers are called {twice[0]}")
+        if "Adam" in names and "Adam" not in self.modes:
+            raise SystemExit("user_models: tuned Adam is in every table; call an optimizer of your "
+                             "own something else")
         if args.against and args.against not in names:
             raise SystemExit(f"user_models: --against must be an optimizer of this run, got "
                              f"{args.against}; valid are {', '.join(names)}")

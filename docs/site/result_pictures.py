@@ -111,6 +111,19 @@ def picture_of_seeds(title, panels, ticks):
     return picture.svg()
 
 
+def picture_of_digits(table):
+    """The means of each optimizer that needs no tuning, a dot for each seed, on both kinds of digits."""
+    rows = [row[0].replace("`", "") for row in table]
+    picture = Picture("Optimizers that nobody tuned, on digits", rows, ("drawn digits", "real digits"), (0.7, 1, 1.5, 2, 3, 4, 6), 206)
+    picture.text(8, 36, "Test loss / best tuned baseline's: geometric mean over tasks, each seed (further left is better)", "start")
+    for row, cells in enumerate(table):
+        for panel, seeds in enumerate((cells[1], cells[3])):
+            for seed in seeds.split(","):
+                mean = number(seed.strip())
+                picture.dot(picture.x(panel, mean), picture.y(row), "better" if mean < 1 else "worse")
+    return picture.svg()
+
+
 def picture_of_users(table):
     """The mean of each optimizer on both halves, with a line to its worst model."""
     rows = [row[0].replace("`", "") for row in table]
@@ -128,6 +141,7 @@ def picture_of_users(table):
 def pictures(text):
     """The pictures of a text of docs/results.md, by the names of their files."""
     drawn, real, elsewhere, mnist, uci = tables(text, ["task", "Adam", "best baseline", "seed 0", "seed 1", "seed 2"])
+    (digits,) = tables(text, ["nothing tuned", "drawn digits", "better / unclear / worse", "real digits", "better / unclear / worse"])
     (users,) = tables(text, ["optimizer", "development", "worst", "physics", "test", "worst", "physics"])
     return {
         "results_recommended.svg": picture_of_seeds(
@@ -140,5 +154,6 @@ def pictures(text):
             {"drawn digits": elsewhere, "5,000 digits": mnist, "UCI digits": uci},
             (0.5, 0.7, 1, 1.4, 2, 4),
         ),
+        "results_digits.svg": picture_of_digits(digits),
         "results_users.svg": picture_of_users(users),
     }

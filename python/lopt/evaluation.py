@@ -115,7 +115,8 @@ def evaluate(
             presets("evaluate"), or the path of a JSON file.
         baselines: "all", "classic", "strong", "untuned", "none", or their names.
         start: Judge every learned optimizer also untrained, with the weights that its seed draws: as
-            "NAME-start", and with its steps times 0.3 as "NAME-start-0.3".
+            "NAME-start", and with its steps times 0.3 as "NAME-start-0.3"; not those that do not say
+            how they were made.
         unknown_length: Judge every learned optimizer also without telling it the length of the
             training, as "NAME-unknown": by the average of its last steps.
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are

@@ -362,20 +362,26 @@ class Tables(unittest.TestCase):
     def test_comparisons_with_one_optimizer(self):
         tasks = "abcdef"
         adam_lines = {task: [line(1.0)] for task in tasks}
-        adam_lines["none"] = [line(None)]  # which counts nowhere
+        adam_lines["far"] = [line(None)]
 
         def of(losses):
-            return {**{task: [line(loss)] for task, loss in zip(tasks, losses)}, "none": [line(1)]}
+            return {task: [line(loss)] for task, loss in zip([*tasks, "far"], losses)}
 
-        table = results.Table(
-            {"Mine": {"untuned": of([.5, .6, .7, .8, .9, .95]), "tuned": of([1] * 6)},
-             "Other": {"untuned": of([.5, 1, 1, 1, 1, None])}}, adam_lines, [], against="Mine")
-        # Six of six: 2 / 64, five of five: 2 / 32; three comparisons.
+        judged = {"Mine": {"untuned": of([.5, .6, .7, .8, .9, .95, 1]), "tuned": of([1] * 7)},
+                  "Other": {"untuned": of([.5, 1, 1, 1, 1, None, 2])}}
+        table = results.Table(judged, adam_lines, [], against="Mine")
+        # Six of six: 2 / 64, seven of seven: 2 / 128; three comparisons.
         self.assertEqual(table.comparisons(), [
-            ("Mine", "tuned", 6, 0, 3 * 2 / 64), ("Other", "untuned", 5, 0, 3 * 2 / 64),
-            ("Adam", "tuned", 6, 0, 3 * 2 / 64)])
-        self.assertEqual(self.rows(table)[-2:], [
-            ["Other", "untuned", "5", "0", "0.094"], ["Adam", "tuned", "6", "0", "0.094"]])
+            ("Mine", "tuned", 6, 0, 2 * 2 / 64), ("Other", "untuned", 6, 0, 2 * 2 / 64),
+            ("Adam", "tuned", 7, 0, 3 * 2 / 128)])
+        self.assertEqual(self.rows(table)[-4:], [
+            ["Mine, untuned, against", "mode", "lower loss", "higher loss",
+             "p (signed ranks, Holm)"], ["Mine", "tuned", "6", "0", "0.062"],
+            ["Other", "untuned", "6", "0", "0.062"], ["Adam", "tuned", "7", "0", "0.047"]])
+        # Nothing is compared with itself.
+        judged = {"Adam": {"tuned": of([1] * 6 + [None])}, "Other": judged["Other"]}
+        table = results.Table(judged, adam_lines, [], against="Adam")
+        self.assertEqual(table.comparisons(), [("Other", "untuned", 1, 2, 1.0)])
 
     def test_nothing_is_compared_with_an_adam_that_diverged(self):
         table = results.Table({"Mine": {"fixed": {"a": [line(1.0)]}}}, {"a": [line(None)]}, [],
@@ -513,7 +519,7 @@ class Runs(unittest.TestCase):
     def test_wrong_words_are_errors(self):
         for words, wanted in (
                 (["Adam", "--tasks", "mnist"], "no task mnist; valid are byte-gpt, "),
-                (["Adam"], "--half development, --half test and --tasks"),
+                (["Adam"], "--half test, --half both and --tasks is wanted"),
                 (["--half", "test"], "at least one optimizer"),
                 (["--half", "all", "Adam"], "invalid choice"),
                 (["--half", "test", "--trials", "0", "Adam"], "must be at least 1, got 0")):
@@ -524,6 +530,8 @@ class Runs(unittest.TestCase):
             self.assertIn(wanted, err.getvalue())
         with self.assertRaisesRegex(SystemExit, "--against must be .*, got Y; valid are SGDM"):
             run.main(["--half", "test", "SGDM", "--against", "Y", "--results", str(self.path)])
+        with self.assertRaisesRegex(SystemExit, "tuned Adam is in every table"):
+            run.main(["--half", "test", "Adam=torch.optim:SGD?lr=1", "--results", str(self.path)])
         with self.assertRaisesRegex(SystemExit, "two optimizers are called X"):
             run.main(["--half", "test", "X=torch.optim:SGD?lr=1", "X=torch.optim:SGD?lr=2",
                       "--results", str(self.path)])
