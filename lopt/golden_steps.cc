@@ -134,11 +134,14 @@ GoldenSteps Begin() {
 // `x` moved by up to one unit in the last place, as `bits` say.
 float Moved(float x, uint32_t bits) {
   if (x == 0 || !std::isfinite(x)) return x;
+  // Neighbours in the order of sizes are neighbours as integers: std::nextafter, in a tenth of its
+  // time.
+  const auto representation = std::bit_cast<uint32_t>(x);
   switch (bits % 3) {
     case 0:
-      return std::nextafter(x, 0.0F);
+      return std::bit_cast<float>(representation - 1);
     case 1:
-      return std::nextafter(x, std::copysign(std::numeric_limits<float>::infinity(), x));
+      return std::bit_cast<float>(representation + 1);
     default:
       return x;
   }
