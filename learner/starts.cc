@@ -39,12 +39,14 @@ void AddStarts(EvaluatedOptimizers* optimizers) {
     // Steps of an optimizer that keeps an average are not multiplied.
     if (!IsUnknownLength(learned)) all.push_back(StartOf(learned, theta, 0.3));
   }
-  const bool one = unknown.size() == 1;
-  const std::string why =
-      fmt::format("{} {} not say how {} meta-trained, so the seed is not known",
-                  fmt::join(unknown, ", "), one ? "does" : "do", one ? "it was" : "they were");
-  Require(unknown.empty() || all.size() > optimizers->learned.size(), "start: {}", why);
-  if (!unknown.empty()) spdlog::warn("No start is judged of these: {}", why);
+  if (!unknown.empty()) {
+    const bool one = unknown.size() == 1;
+    const std::string why =
+        fmt::format("{} {} not say how {} meta-trained, so the seed is not known",
+                    fmt::join(unknown, ", "), one ? "does" : "do", one ? "it was" : "they were");
+    Require(all.size() > optimizers->learned.size(), "start: {}", why);
+    spdlog::warn("No start is judged of these: {}", why);
+  }
   optimizers->learned = std::move(all);
 }
 
