@@ -133,10 +133,12 @@ inline void CheckAllocatesNothing(const RulePair& pair) {
   RuleRun run = pair.start;
   OnEveryIsa([&] {
     Workspace scratch;
-    pair.fast->Update({.step = 0}, pair.gradient, run.params, run.state, scratch);
+    pair.fast->Update({.num_steps = RulePair::kNumSteps}, pair.gradient, run.params, run.state,
+                      scratch);
     const int64_t before = allocations;
     for (int64_t step = 1; step < 4; ++step) {
-      pair.fast->Update({.step = step}, pair.gradient, run.params, run.state, scratch);
+      pair.fast->Update({.step = step, .num_steps = RulePair::kNumSteps}, pair.gradient, run.params,
+                        run.state, scratch);
     }
     CHECK(allocations == before);
   });

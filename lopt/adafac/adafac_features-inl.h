@@ -134,19 +134,6 @@ HWY_INLINE void SpreadRuns(const AdafacUpdate& u, int64_t count, int64_t factors
   }
 }
 
-// x within [-limit, limit]. NaN stays.
-HWY_INLINE V Within(V x, float limit) {
-  const V high = hn::Set(d, limit);
-  const V low = hn::Set(d, -limit);
-  x = hn::IfThenElse(hn::Gt(x, high), high, x);
-  return hn::IfThenElse(hn::Lt(x, low), low, x);
-}
-
-// decay average + (1 - decay) x.
-HWY_INLINE V Decayed(float decay, V average, V x) {
-  return hn::MulAdd(hn::Set(d, decay), average, hn::Mul(hn::Set(d, 1.0f - decay), x));
-}
-
 // The features of the parameters [first, first + count), count <= kLanes, at `at` of a tile, from
 // the state that is updated before if kUpdate. Lanes behind `count` are 0.
 template <bool kUpdate, bool kFactored, bool kWhole>

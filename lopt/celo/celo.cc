@@ -8,14 +8,14 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt_kernel.h"
+#include "lopt/lopt/celo/celo_kernel.h"
 #include "lopt/lopt/celo/celo_scheduler.h"
-#include "lopt/lopt/network/mean_squares_device.h"
 #include "lopt/lopt/network/plain_network.h"
+#include "lopt/lopt/network/sums.h"
 
 namespace lopt {
 namespace {
 
-constexpr float kCeloGradientClip = 1000;
 constexpr int kCeloDecays = 3;
 constexpr double kScaleFloor = 1e-9;  // added to the mean square of the params
 
@@ -100,8 +100,7 @@ class CeloRule : public UpdateRule {
                 std::span<float> state, Workspace& scratch) const override {
     const Workspace::Frame frame(scratch);
     const std::span<float> g = scratch.Take<float>(std::ssize(gradient));
-    std::ranges::transform(gradient, g.begin(),
-                           [](float x) { return WithinLimit(x, kCeloGradientClip); });
+    FastCeloClip(gradient, g);
     const float multiplier = scheduled_ ? Multiplier(scheduler_.Step(info, state, scratch)) : 1;
     steps_.Update(static_cast<float>(info.step), multiplier, g, params, state, scratch);
   }
@@ -118,42 +117,22 @@ class ScheduledMoments : public UpdateRule {
                    std::span<const float> theta)
       : UpdateRule(params, MomentsState(lstm_size, params)), scheduler_(lstm_size, layout, theta) {}
 
- protected:
-  // The steps of a tensor are rate m_factor m / (1e-8 + sqrt(r_factor r + 1e-10)).
-  struct Factors {
-    float rate;
-    float m = 1;
-    float r = 1;
-  };
-
  private:
-  virtual Factors FactorsOf(float output, int64_t step) const = 0;
+  virtual ScheduledMomentsStep StepOf(float output, int64_t step) const = 0;
   // What a tensor's rate is multiplied by, from its params.
   virtual float TensorFactor(std::span<const float> params) const = 0;
 
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
-    const Factors factors = FactorsOf(scheduler_.Step(info, state, scratch), info.step);
+    const ScheduledMomentsStep step = StepOf(scheduler_.Step(info, state, scratch), info.step);
     std::span<float> moments = state.subspan(scheduler_.state_size());
     for (const LayoutEntry& e : params_layout().entries()) {
       const std::span<float> p = params.subspan(e.offset, e.size);
-      Step(factors, gradient.subspan(e.offset, e.size), p, moments.first(p.size()),
-           moments.subspan(p.size(), p.size()));
+      ScheduledMomentsStep of_tensor = step;
+      of_tensor.rate *= TensorFactor(p);
+      of_tensor.Apply(gradient.subspan(e.offset, e.size), p, moments.first(p.size()),
+                      moments.subspan(p.size(), p.size()));
       moments = moments.subspan(2 * p.size());
-    }
-  }
-
-  void Step(const Factors& factors, std::span<const float> gradient, std::span<float> p,
-            std::span<float> m, std::span<float> r) const {
-    constexpr float kMomentum = .9f;
-    constexpr float kSquares = .999f;
-    const float rate = factors.rate * TensorFactor(p);
-    for (size_t i = 0; i < p.size(); ++i) {
-      const float g = WithinLimit(gradient[i], kCeloGradientClip);
-      m[i] = kMomentum * m[i] + (1 - kMomentum) * g;
-      r[i] = kSquares * r[i] + (1 - kSquares) * (g * g);
-      const float root = std::sqrt(factors.r * r[i] + 1e-10f);
-      p[i] -= rate * (factors.m * m[i]) / (1e-8f + root);
     }
   }
 
@@ -165,13 +144,13 @@ class CeloAdamRule : public ScheduledMoments {
   using ScheduledMoments::ScheduledMoments;
 
  private:
-  Factors FactorsOf(float output, int64_t step) const override {
+  ScheduledMomentsStep StepOf(float output, int64_t step) const override {
     const auto correction = [&](float decay) {
       return static_cast<float>(1 / (1 - std::pow(double{decay}, static_cast<double>(step + 1))));
     };
     return {.rate = Multiplier(output) * Celo::kMultiplier,
-            .m = correction(.9f),
-            .r = correction(.999f)};
+            .m_factor = correction(ScheduledMomentsStep::kMomentum),
+            .r_factor = correction(ScheduledMomentsStep::kSquares)};
   }
   float TensorFactor(std::span<const float>) const override { return 1; }
 };
@@ -181,14 +160,13 @@ class Sinv6Rule : public ScheduledMoments {
   using ScheduledMoments::ScheduledMoments;
 
  private:
-  Factors FactorsOf(float output, int64_t) const override {
+  ScheduledMomentsStep StepOf(float output, int64_t) const override {
     const float multiplier = output < 1e-5f ? 1e-5f : output > 1000 ? 1000 : output;
-    return {.rate = multiplier * Celo::kMultiplier};
+    return {.rate = multiplier * Celo::kMultiplier, .m_factor = 1, .r_factor = 1};
   }
   float TensorFactor(std::span<const float> params) const override {
-    double sum = 0;
-    for (const float p : params) sum += double{p} * p;
-    return static_cast<float>(std::sqrt(sum / static_cast<double>(params.size()) + kScaleFloor));
+    return static_cast<float>(
+        std::sqrt(Dot(params, params) / static_cast<double>(params.size()) + kScaleFloor));
   }
 };
 

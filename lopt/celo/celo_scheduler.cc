@@ -32,13 +32,41 @@ void Split(const std::array<double, kLossScales>& values, std::span<float> pairs
   }
 }
 
-float SigmoidOf(float x) { return 1 / (1 + std::exp(-x)); }
-
 std::vector<float> TensorOf(const Layout& layout, const std::string& name,
                             std::span<const float> row) {
   const LayoutEntry& entry = layout.Find(name);
   const std::span<const float> values = row.subspan(entry.offset, entry.size);
   return {values.begin(), values.end()};
+}
+
+// A layer in theta: weights [in, out] and biases [out].
+struct SchedulerPart {
+  SchedulerPart(const Layout& layout, const std::string& name, std::span<const float> theta)
+      : weights(theta.data() + layout.Find("rnn_params/" + name + "/w").offset),
+        bias(theta.data() + layout.Find("rnn_params/" + name + "/b").offset) {}
+
+  const float* weights;
+  const float* bias;
+};
+
+SchedulerLayers SchedulerLayersOf(int64_t lstm_size, const Layout& layout,
+                                  std::span<const float> theta) {
+  const auto part = [&](const char* name) { return SchedulerPart(layout, name, theta); };
+  const SchedulerPart first = part("linear_1");
+  const SchedulerPart second = part("linear_2");
+  const SchedulerPart lstm = part("rnn/linear");
+  const SchedulerPart output = part("step_size");
+  using Group = PackedLinear::Group;
+  const Group inputs[] = {{first.weights, kInner, first.bias},
+                          {second.weights, kInner, second.bias}};
+  std::array<Group, kGates> gates;
+  for (int64_t k = 0; k < kGates; ++k) {
+    gates[k] = {lstm.weights + k * lstm_size, kGates * lstm_size, lstm.bias + k * lstm_size};
+  }
+  return {.inputs = PackedLinear(CeloScheduler::kInputs, kInner, inputs),
+          .gates = PackedLinear(kInner + lstm_size, lstm_size, gates),
+          .output = std::vector<float>(output.weights, output.weights + lstm_size),
+          .output_bias = *output.bias};
 }
 
 }  // namespace
@@ -53,14 +81,37 @@ std::array<double, kLossScales> CeloLosses::Decays(int64_t num_steps) {
   return decays;
 }
 
+namespace {
+
+// The decays of a run's length, and their logarithms.
+struct LossDecays {
+  int64_t num_steps = -1;  // of no run
+  std::array<double, kLossScales> decays = {};
+  std::array<double, kLossScales> logarithms = {};
+};
+
+// A run asks for the same ones at every step: the thread keeps the last.
+const LossDecays& DecaysOf(int64_t num_steps) {
+  thread_local LossDecays last;
+  if (last.num_steps != num_steps) {
+    last.decays = CeloLosses::Decays(num_steps);
+    std::ranges::transform(last.decays, last.logarithms.begin(),
+                           [](double decay) { return std::log1p(decay - 1); });
+    last.num_steps = num_steps;
+  }
+  return last;
+}
+
+}  // namespace
+
 std::array<float, CeloLosses::kFeatures> CeloLosses::Take(double loss, int64_t step,
                                                           int64_t num_steps) {
-  const std::array<double, kScales> decays = Decays(num_steps);
+  const auto& [length, decays, logarithms] = DecaysOf(num_steps);
   const auto count = static_cast<double>(step + 1);
   std::array<double, kScales> part = {};  // 1 - d^n
   double largest = 0;
   for (int k = 0; k < kScales; ++k) {
-    part[k] = -std::expm1(count * std::log1p(decays[k] - 1));
+    part[k] = -std::expm1(count * logarithms[k]);
     const double mean = means[k] / part[k];
     largest = k == 0 ? mean : std::max(largest, mean);
   }
@@ -113,28 +164,11 @@ void CeloScheduler::InitTheta(Key key, const Layout& layout, std::span<float> th
   }
 }
 
-CeloScheduler::Linear::Linear(const Layout& layout, const std::string& name,
-                              std::span<const float> theta)
-    : weights(TensorOf(layout, "rnn_params/" + name + "/w", theta)),
-      bias(TensorOf(layout, "rnn_params/" + name + "/b", theta)) {}
-
-void CeloScheduler::Linear::Run(std::span<const float> x, std::span<float> y) const {
-  const size_t out = bias.size();
-  std::ranges::copy(bias, y.begin());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float* row = weights.data() + i * out;
-    for (size_t j = 0; j < out; ++j) y[j] += x[i] * row[j];
-  }
-}
-
 CeloScheduler::CeloScheduler(int64_t lstm_size, const Layout& layout, std::span<const float> theta)
     : size_(static_cast<size_t>(lstm_size)),
       hidden_(TensorOf(layout, "lstm_init_state/hidden", theta)),
       cell_(TensorOf(layout, "lstm_init_state/cell", theta)),
-      linear_1_(layout, "linear_1", theta),
-      linear_2_(layout, "linear_2", theta),
-      lstm_(layout, "rnn/linear", theta),
-      step_size_(layout, "step_size", theta) {}
+      layers_(SchedulerLayersOf(lstm_size, layout, theta)) {}
 
 void CeloScheduler::Begin(std::span<float> state) const {
   std::ranges::copy(hidden_, state.begin());
@@ -164,26 +198,9 @@ std::array<float, CeloScheduler::kInputs> CeloScheduler::Inputs(const StepInfo& 
 }
 
 float CeloScheduler::Step(const StepInfo& info, std::span<float> state, Workspace& scratch) const {
-  const Workspace::Frame frame(scratch);
   const std::array<float, kInputs> inputs = Inputs(info, state);
-  const std::span<float> hidden = state.first(size_);
-  const std::span<float> cell = state.subspan(size_, size_);
-  const std::span<float> x = scratch.Take<float>(kInner + std::ssize(hidden));
-  std::array<float, kInner> mixed = {};
-  linear_1_.Run(inputs, mixed);
-  linear_2_.Run(inputs, x);
-  for (int64_t i = 0; i < kInner; ++i) x[i] += mixed[i] < 0 ? 0 : mixed[i];
-  std::ranges::copy(hidden, x.begin() + kInner);
-  const std::span<float> gates = scratch.Take<float>(kGates * std::ssize(hidden));
-  lstm_.Run(x, gates);
-  for (size_t i = 0; i < size_; ++i) {
-    const float forget = SigmoidOf(gates[2 * size_ + i] + 1);
-    cell[i] = forget * cell[i] + SigmoidOf(gates[i]) * std::tanh(gates[size_ + i]);
-    hidden[i] = SigmoidOf(gates[3 * size_ + i]) * std::tanh(cell[i]);
-  }
-  float output = 0;
-  step_size_.Run(hidden, {&output, 1});
-  return output;
+  return FastSchedulerStep(layers_, inputs, state.first(size_), state.subspan(size_, size_),
+                           scratch);
 }
 
 }  // namespace lopt

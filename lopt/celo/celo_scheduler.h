@@ -10,6 +10,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/layout.h"
 #include "lopt/base/workspace.h"
+#include "lopt/lopt/celo/celo_kernel.h"
 #include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
@@ -81,22 +82,10 @@ class CeloScheduler {
  private:
   void Begin(std::span<float> state) const;
 
-  // y = x w + b.
-  struct Linear {
-    Linear(const Layout& layout, const std::string& name, std::span<const float> theta);
-    void Run(std::span<const float> x, std::span<float> y) const;
-
-    std::vector<float> weights;  // [in, out]
-    std::vector<float> bias;     // [out]
-  };
-
   size_t size_;
   std::vector<float> hidden_;  // at the start
   std::vector<float> cell_;
-  Linear linear_1_;
-  Linear linear_2_;
-  Linear lstm_;
-  Linear step_size_;
+  SchedulerLayers layers_;
 };
 
 }  // namespace lopt

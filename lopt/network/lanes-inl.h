@@ -32,6 +32,19 @@ constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 // max(x, 0) that passes NaN on.
 HWY_INLINE V Relu(V x) { return AtLeast(hn::Zero(d), x); }
 
+// x within [-limit, limit]. NaN stays.
+HWY_INLINE V Within(V x, float limit) {
+  const V high = hn::Set(d, limit);
+  const V low = hn::Set(d, -limit);
+  x = hn::IfThenElse(hn::Gt(x, high), high, x);
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
+}
+
+// decay average + (1 - decay) x.
+HWY_INLINE V Decayed(float decay, V average, V x) {
+  return hn::MulAdd(hn::Set(d, decay), average, hn::Mul(hn::Set(d, 1.0f - decay), x));
+}
+
 HWY_INLINE float SumOfVector(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
 // [sums of neighbours in a, sums of neighbours in b].

@@ -6,6 +6,21 @@
 
 namespace lopt {
 
+PackedLinear::PackedLinear(int64_t in, int64_t units, std::span<const Group> groups)
+    : inputs_(in),
+      group_((units + 15) / 16 * 16),
+      width_(group_ * std::ssize(groups)),
+      lines_((in + 1) * width_ / 16) {
+  float* to = lines_.front().x;
+  for (const Group& group : groups) {
+    for (int64_t i = 0; i < in; ++i) {
+      std::copy_n(group.weights + i * group.row, units, to + i * width_);
+    }
+    std::copy_n(group.bias, units, to + in * width_);
+    to += group_;
+  }
+}
+
 PackedNetwork::PackedNetwork(int64_t inputs, int64_t times, int64_t hidden, int64_t layers,
                              std::span<const float> theta, Precision precision) {
   const int64_t lines = 2 * ((hidden + 31) / 32);

@@ -12,6 +12,37 @@ namespace lopt {
 
 class TileWeights;
 
+// Aligned for every vector.
+struct alignas(64) FloatLine {
+  float x[16];
+};
+
+// A layer x W + b as the kernels read it: row i of W has the weights of input i. Its outputs come
+// in groups of `units`, each padded by zeros to a multiple of 16 and aligned for every vector.
+class PackedLinear {
+ public:
+  // A group of outputs: weights [in, units], whose rows are `row` floats apart, and biases [units].
+  struct Group {
+    const float* weights;
+    int64_t row;
+    const float* bias;
+  };
+
+  PackedLinear(int64_t in, int64_t units, std::span<const Group> groups);
+
+  int64_t inputs() const { return inputs_; }
+  int64_t group() const { return group_; }                   // floats from one group to the next
+  int64_t width() const { return width_; }                   // of all groups
+  const float* weights() const { return lines_.front().x; }  // [inputs, width]
+  const float* bias() const { return weights() + inputs_ * width_; }
+
+ private:
+  int64_t inputs_;
+  int64_t group_;
+  int64_t width_;
+  std::vector<FloatLine> lines_;
+};
+
 // The weights of a network with two outputs as the kernels read them: every row padded by zeros to
 // `stride`, a multiple of 32, and aligned for every vector.
 struct NetworkWeights {
@@ -39,11 +70,7 @@ class PackedNetwork {
   const NetworkWeights& weights() const { return weights_; }
 
  private:
-  struct alignas(64) Line {
-    float x[16];
-  };
-
-  std::vector<Line> lines_;
+  std::vector<FloatLine> lines_;
   NetworkWeights weights_;
   std::shared_ptr<const TileWeights> tiles_;
 };

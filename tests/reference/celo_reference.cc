@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 
 #include "lopt/lopt/celo/celo_scheduler.h"
 #include "lopt/lopt/network/factored.h"
@@ -47,16 +48,18 @@ class CeloReferenceRule : public UpdateRule {
                     const Layout& state, std::span<const float> theta)
       : UpdateRule(params, state),
         scheduled_(options.scheduled),
-        scheduler_(options.lstm_size, theta_layout, theta),
+        lstm_size_(options.lstm_size),
+        theta_layout_(theta_layout),
+        theta_(theta.begin(), theta.end()),
         network_(30, 4, 2, 3, theta) {}
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
-                std::span<float> state, Workspace& scratch) const override {
+                std::span<float> state, Workspace& /*scratch*/) const override {
     float s = 1;
     if (scheduled_) {
-      s = .1f * std::exp(scheduler_.Step(info, state, scratch));
-      state = state.subspan(scheduler_.state_size());
+      s = .1f * std::exp(PlainSchedulerStep(lstm_size_, theta_layout_, theta_, info, state));
+      state = state.subspan(CeloScheduler::StateSize(lstm_size_));
     }
     std::vector<float> x(static_cast<size_t>(network_.width()));
     std::vector<float> y = x;
@@ -77,11 +80,88 @@ class CeloReferenceRule : public UpdateRule {
   }
 
   bool scheduled_;
-  CeloScheduler scheduler_;
+  int64_t lstm_size_;
+  Layout theta_layout_;
+  std::vector<float> theta_;
   PlainNetwork network_;
 };
 
+// CeloAdam, or Sinv6.
+class ScheduledMomentsReferenceRule : public UpdateRule {
+ public:
+  ScheduledMomentsReferenceRule(bool adam, const LearnedOptimizer& optimizer, int64_t lstm_size,
+                                const Layout& params, std::span<const float> theta)
+      : UpdateRule(params, optimizer.StateLayout(params)),
+        adam_(adam),
+        lstm_size_(lstm_size),
+        theta_layout_(optimizer.theta_layout()),
+        theta_(theta.begin(), theta.end()) {}
+
+ private:
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace& /*scratch*/) const override {
+    const float output = PlainSchedulerStep(lstm_size_, theta_layout_, theta_, info, state);
+    const float rate =
+        .001f * (adam_ ? .1f * std::exp(output) : std::min(std::max(output, 1e-5f), 1000.f));
+    const auto count = static_cast<double>(info.step + 1);
+    std::span<float> moments = state.subspan(CeloScheduler::StateSize(lstm_size_));
+    for (const LayoutEntry& e : params_layout().entries()) {
+      const std::span<float> p = params.subspan(e.offset, e.size);
+      double squares = 0;
+      for (const float x : p) squares += double{x} * double{x};
+      const double scale = adam_ ? 1 : std::sqrt(squares / static_cast<double>(p.size()) + 1e-9);
+      for (int64_t i = 0; i < e.size; ++i) {
+        const float g = CeloClip(gradient[e.offset + i], 1000);
+        float& m = moments[i];
+        float& r = moments[e.size + i];
+        m = .9f * m + (1 - .9f) * g;
+        r = .999f * r + (1 - .999f) * (g * g);
+        const double mh = adam_ ? m / (1 - std::pow(double{.9f}, count)) : m;
+        const double rh = adam_ ? r / (1 - std::pow(double{.999f}, count)) : r;
+        p[i] -= static_cast<float>(rate * mh / (1e-8 + std::sqrt(rh + 1e-10)) * scale);
+      }
+      moments = moments.subspan(2 * e.size);
+    }
+  }
+
+  bool adam_;
+  int64_t lstm_size_;
+  Layout theta_layout_;
+  std::vector<float> theta_;
+};
+
+float PlainSigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
 }  // namespace
+
+float PlainSchedulerStep(int64_t lstm_size, const Layout& layout, std::span<const float> theta,
+                         const StepInfo& info, std::span<float> state) {
+  const auto inputs = CeloScheduler(lstm_size, layout, theta).Inputs(info, state);
+  const auto linear = [&](const std::string& name, std::span<const float> x) {
+    const LayoutEntry& w = layout.Find("rnn_params/" + name + "/w");
+    const LayoutEntry& b = layout.Find("rnn_params/" + name + "/b");
+    std::vector<float> y;
+    for (int64_t j = 0; j < b.size; ++j) {
+      float sum = theta[b.offset + j];
+      for (size_t i = 0; i < x.size(); ++i) sum += x[i] * theta[w.offset + i * b.size + j];
+      y.push_back(sum);
+    }
+    return y;
+  };
+  const std::vector<float> mixed = linear("linear_1", inputs);
+  std::vector<float> x = linear("linear_2", inputs);
+  for (size_t j = 0; j < x.size(); ++j) x[j] += mixed[j] < 0 ? 0 : mixed[j];
+  const std::span<float> hidden = state.first(lstm_size);
+  const std::span<float> cell = state.subspan(lstm_size, lstm_size);
+  x.insert(x.end(), hidden.begin(), hidden.end());
+  const std::vector<float> gates = linear("rnn/linear", x);
+  for (int64_t j = 0; j < lstm_size; ++j) {
+    const float forget = PlainSigmoid(gates[2 * lstm_size + j] + 1);
+    cell[j] = forget * cell[j] + PlainSigmoid(gates[j]) * std::tanh(gates[lstm_size + j]);
+    hidden[j] = PlainSigmoid(gates[3 * lstm_size + j]) * std::tanh(cell[j]);
+  }
+  return linear("step_size", hidden).front();
+}
 
 CeloMoments TakeCeloMoments(const Shape& shape, std::span<float>* state) {
   const auto take = [&](int64_t size) {
@@ -170,6 +250,18 @@ std::unique_ptr<UpdateRule> ReferenceCelo::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {
   return std::make_unique<CeloReferenceRule>(options(), theta_layout(), params,
                                              Celo(options()).StateLayout(params), theta);
+}
+
+std::unique_ptr<UpdateRule> ReferenceCeloAdam::DoBind(const Layout& params,
+                                                      std::span<const float> theta) const {
+  return std::make_unique<ScheduledMomentsReferenceRule>(true, CeloAdam(options_),
+                                                         options_.lstm_size, params, theta);
+}
+
+std::unique_ptr<UpdateRule> ReferenceSinv6::DoBind(const Layout& params,
+                                                   std::span<const float> theta) const {
+  return std::make_unique<ScheduledMomentsReferenceRule>(false, Sinv6(options_), options_.lstm_size,
+                                                         params, theta);
 }
 
 }  // namespace lopt

@@ -27,11 +27,35 @@ CeloMoments TakeCeloMoments(const Shape& shape, std::span<float>* state);
 std::vector<float> PlainCeloFeatures(const Shape& shape, std::span<const float> gradient,
                                      std::span<const float> params, const CeloMoments& moments);
 
-// Celo as its definition reads, one parameter after the other in float32. Theta, state and
-// scheduler are Celo's.
+// CeloScheduler::Step as its definition reads, with libm's functions; the losses' features are
+// CeloScheduler's. `theta` has the layout.
+float PlainSchedulerStep(int64_t lstm_size, const Layout& layout, std::span<const float> theta,
+                         const StepInfo& info, std::span<float> state);
+
+// Celo as its definition reads, one parameter after the other in float32. Theta and state are
+// Celo's.
 class ReferenceCelo : public Celo {
  public:
   using Celo::Celo;
+
+ private:
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override;
+};
+
+// CeloAdam and Sinv6 likewise.
+class ReferenceCeloAdam : public CeloAdam {
+ public:
+  using CeloAdam::CeloAdam;
+
+ private:
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override;
+};
+
+class ReferenceSinv6 : public Sinv6 {
+ public:
+  using Sinv6::Sinv6;
 
  private:
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
