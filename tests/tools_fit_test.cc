@@ -130,9 +130,9 @@ TEST_CASE("A rule whose steps are plainly too large gets smaller ones, and is be
   const FitSearch& steps = *result.record.steps;
   REQUIRE_EQ(steps.trials.size(), 14);
   for (const size_t first : {0, 7}) {
-    CHECK_EQ(steps.trials[first].adam, first > 0);
+    CHECK_EQ(steps.trials[first].kind, first > 0 ? kAdamKind : kTrainedKind);
     CHECK_EQ(steps.trials[first].multiplier, 1);
-    CHECK_EQ(steps.trials[first + 6].adam, first > 0);
+    CHECK_EQ(steps.trials[first + 6].kind, first > 0 ? kAdamKind : kTrainedKind);
   }
   CHECK_LT(steps.trials[static_cast<size_t>(steps.best)].multiplier, 0.2);
   CHECK_EQ(result.record.search->trials.size(), 2);
@@ -170,7 +170,7 @@ TEST_CASE("A candidate's step is that of the start times its multipliers, or Ada
   const std::vector<float> plain = StepOf(Start(20), params, gradient);
   const std::vector<float> multiplied = step({.multiplier = 0.25});
   const std::vector<float> decayed = step({.multiplier = 0.25, .decay = 100});
-  const std::vector<float> adam = step({.adam = true, .multiplier = 0.25});
+  const std::vector<float> adam = step({.kind = kAdamKind, .multiplier = 0.25});
   constexpr float kDecay = 5e-4F;  // the option weight_decay, at the first step
   for (size_t i = 0; i < params.size(); ++i) {
     CAPTURE(i);
@@ -194,8 +194,79 @@ TEST_CASE("A candidate's step is that of the start times its multipliers, or Ada
   }
   const ThetaFile file = MakeCandidate(Start(), {.momentum = 0.75});
   CHECK_EQ(file.theta[1], doctest::Approx(std::log(0.25)));
-  CHECK_EQ(MakeCandidate(Start(), {.adam = true, .momentum = 0.75}).theta[1],
+  CHECK_EQ(MakeCandidate(Start(), {.kind = kAdamKind, .momentum = 0.75}).theta[1],
            doctest::Approx(std::log(0.25)));
+}
+
+// A start with orthogonal steps, meta-trained.
+ThetaFile TrainedStart() {
+  ThetaFile file = ReadThetaFile(SourcePath("trained/fast.safetensors"));
+  REQUIRE_EQ(file.learned_optimizer.Type(), "LearnedScheduler");
+  return file;
+}
+
+TEST_CASE("A trained start with orthogonal steps has four kinds, each with its own directions") {
+  const ThetaFile start = TrainedStart();
+  CHECK(FitKindsOf(start) ==
+        std::vector<std::string>{kTrainedKind, kUntrainedKind, kAdamKind, kAdamVectorsKind});
+  CHECK(FitKindsOf(Start()) == std::vector<std::string>{kTrainedKind, kAdamKind});
+  ThetaFile untrained = start;
+  untrained.theta = OptimizerRegistry().Make(start.learned_optimizer)->InitTheta(KeyFromSeed(5));
+  CHECK(FitKindsOf(untrained) ==
+        std::vector<std::string>{kTrainedKind, kAdamKind, kAdamVectorsKind});
+
+  const std::vector<float> params = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
+  const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
+  const auto step = [&](const ThetaFile& file) { return StepOf(file, params, gradient); };
+  const auto of_kind = [&](const char* kind) { return step(MakeCandidate(start, {.kind = kind})); };
+  CHECK(of_kind(kTrainedKind) == step(start));
+  CHECK(of_kind(kUntrainedKind) == step(untrained));
+  CHECK(of_kind(kUntrainedKind) != step(start));
+  // The matrix, [6], as by the start, and the vector behind it as with Adam's directions.
+  const std::vector<float> mixed = of_kind(kAdamVectorsKind);
+  const std::vector<float> plain = step(start);
+  const std::vector<float> adam = of_kind(kAdamKind);
+  for (size_t i = 0; i < mixed.size(); ++i) {
+    CAPTURE(i);
+    CHECK_EQ(mixed[i], (i < 6 ? plain : adam)[i]);
+    CHECK_NE(mixed[i], (i < 6 ? adam : plain)[i]);
+  }
+  // A momentum is that of all directions.
+  const ThetaFile file = MakeCandidate(start, {.kind = kAdamVectorsKind, .momentum = 0.75});
+  const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+  for (const char* name :
+       {"optimizer/matrices/one_minus_momentum", "optimizer/vectors/one_minus_beta1"}) {
+    CHECK_EQ(file.theta[optimizer->theta_layout().Find(name).offset],
+             doctest::Approx(std::log(0.25)));
+  }
+}
+
+TEST_CASE("The search has the two kinds that were best in short trainings, and ends with one") {
+  const TempDirectory scratch;
+  const FitResult result =
+      RunFit(Request(kBowl, 0, 60), TrainedStart(), {.out_dir = scratch / "fit", .threads = 2});
+  const std::vector<FitTrial>& steps = result.record.steps->trials;
+  REQUIRE_EQ(steps.size(), 28);
+  std::vector<std::pair<double, std::string>> best;
+  for (size_t first = 0; first < 28; first += 7) {
+    double lowest = 1e9;
+    for (size_t i = first; i < first + 7; ++i) {
+      CHECK_EQ(steps[i].kind, steps[first].kind);
+      lowest = std::min(lowest, steps[i].loss.value_or(1e9));
+    }
+    best.emplace_back(lowest, steps[first].kind);
+  }
+  std::ranges::sort(best);
+  // 60 trainings: 28 quarters of one (7), 5 or 6 optimizers with three seeds, and these.
+  const std::vector<FitTrial>& trials = result.record.search->trials;
+  REQUIRE_GE(trials.size(), 21);
+  const std::string kinds[2] = {best[0].second, best[1].second};
+  double losses[2] = {1e9, 1e9};
+  for (size_t i = 0; i < 14; ++i) {
+    CHECK_EQ(trials[i].kind, kinds[i / 7]);
+    losses[i / 7] = std::min(losses[i / 7], trials[i].loss.value_or(1e9));
+  }
+  for (size_t i = 14; i < 21; ++i) CHECK_EQ(trials[i].kind, kinds[losses[1] < losses[0]]);
 }
 
 TEST_CASE("Of a start that has Adam's directions itself no others are tried") {
@@ -219,12 +290,14 @@ TEST_CASE("The search tries each kind of directions, then the better one") {
   // 42 trainings: 14 quarters of one (3), 4 optimizers with three seeds (12), and these.
   const std::vector<FitTrial>& trials = result.record.search->trials;
   REQUIRE_EQ(trials.size(), 27);
+  const std::string kinds[2] = {trials[0].kind, trials[7].kind};
+  CHECK_NE(kinds[0], kinds[1]);
   double best[2] = {1e9, 1e9};
   for (size_t i = 0; i < 14; ++i) {
-    CHECK_EQ(trials[i].adam, i >= 7);
-    best[trials[i].adam] = std::min(best[trials[i].adam], trials[i].loss.value_or(1e9));
+    CHECK_EQ(trials[i].kind, kinds[i / 7]);
+    best[i / 7] = std::min(best[i / 7], trials[i].loss.value_or(1e9));
   }
-  for (size_t i = 14; i < 21; ++i) CHECK_EQ(trials[i].adam, best[1] < best[0]);
+  for (size_t i = 14; i < 21; ++i) CHECK_EQ(trials[i].kind, kinds[best[1] < best[0]]);
   // The middle of the ranges comes first.
   CHECK_EQ(trials[0].decay, doctest::Approx(2));
   CHECK_EQ(*trials[0].momentum, doctest::Approx(0.9));
@@ -425,10 +498,11 @@ FitRecord MeasuredRecord(double minutes) {
   record.request = {.steps = 80, .minutes = minutes};
   record.measured = FitMeasurement{.seconds = 4};
   record.measured->training = {{"recommended", 1},
-                               {WithAdamName("recommended"), 1},
+                               {FitTrainingName("recommended", kAdamKind), 1},
                                {"AdamW-cosine-decay", 1},
                                {"Muon-cosine", 1},
                                {"random-search", 1}};
+  record.measured->kinds = {kTrainedKind, kAdamKind};
   return record;
 }
 

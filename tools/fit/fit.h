@@ -47,13 +47,13 @@ struct FitResult {
 //    what the trainings of the comparison leave is for fitting, and each of three rivals is tuned
 //    for as long as fitting took. Meta-training gets half of fitting's time, or what 1,120
 //    trainings of 3. leave; where that is less than 10 updates, the search gets all.
-// 2. Tries seven multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
-//    quarter as long, and likewise with Adam's directions in place of the start's.
+// 2. Tries seven multipliers of steps, 1 first (evaluation/trials.h), on trainings a quarter as
+//    long, for each kind of candidates: the start; the start before its meta-training; the start's
+//    step sizes with Adam's directions; and, if its steps are orthogonal, with Adam's for vectors.
 // 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
-// trials:
-//    rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of 2., one
-//    of the weight decay, and the momentum of the directions. A round for each kind of directions,
-//    then rounds for the kind of the best trial.
+//    trials: rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of
+//    2., one of the weight decay, and the momentum of the directions. A round for each of the two
+//    kinds that were best in 2., then rounds for the kind of the best trial.
 // 4. Trains the start and the best of 3., an eighth of the trials, 2 to 6, with three times as many
 //    other seeds. From the one of the lowest loss on inner_valid it meta-trains: FullES over whole
 //    trainings of steps / 8 to steps, judged by the last loss on outer_valid, its logarithm where

@@ -1,5 +1,7 @@
 #include "lopt/tools/fit/fit_candidate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -18,40 +20,75 @@ constexpr const char* kAdam =
     R"({"type": "LearnableAdam", "learning_rate": 1000, "beta2": 0.995, "epsilon_root": 0})";
 constexpr const char* kBiases = "scheduler/out/b";  // of the network's outputs, logarithms
 constexpr std::string_view kNetwork = "scheduler/";
+constexpr std::string_view kHidden = "scheduler/hidden/";
+constexpr std::string_view kDirections = "optimizer/";
 
-const LayoutEntry* FindEntry(const Layout& layout, std::string_view name) {
-  const auto& entries = layout.entries();
-  const auto found = std::ranges::find(entries, name, &LayoutEntry::name);
-  return found == entries.end() ? nullptr : &*found;
-}
-
-// Where theta has the logarithm of 1 minus the momentum; null if it has none.
-const LayoutEntry* FindMomentum(const Layout& layout) {
-  const LayoutEntry* momentum = FindEntry(layout, "optimizer/one_minus_momentum");
-  return momentum != nullptr ? momentum : FindEntry(layout, "optimizer/one_minus_beta1");
+// Where theta has the logarithms of 1 minus momenta.
+std::vector<const LayoutEntry*> MomentaOf(const Layout& layout) {
+  std::vector<const LayoutEntry*> momenta;
+  for (const LayoutEntry& entry : layout.entries()) {
+    const std::string_view name = entry.name;
+    if (name.starts_with(kDirections) &&
+        (name.ends_with("/one_minus_momentum") || name.ends_with("/one_minus_beta1"))) {
+      momenta.push_back(&entry);
+    }
+  }
+  return momenta;
 }
 
 std::shared_ptr<const LearnedOptimizer> OptimizerOf(const ThetaFile& file) {
   return OptimizerRegistry().Make(file.learned_optimizer);
 }
 
-Config WithAdam(const ThetaFile& start) {
-  return ResolvedOptimizer(start.learned_optimizer.With("optimizer", kAdam));
+Config DirectionsOf(const ThetaFile& start) {
+  return ReadOptions<LearnedSchedulerOptions>(start.learned_optimizer).optimizer;
 }
 
-// The start with Adam's directions and its own network.
-ThetaFile WithAdamDirections(const ThetaFile& start) {
+// The start with the directions of another optimizer and its own network. What its own directions
+// have in theta comes to be behind `kept`, unless that is empty.
+ThetaFile WithDirections(const ThetaFile& start, const std::string& optimizer,
+                         const std::string& kept) {
   ThetaFile file = start;
-  file.learned_optimizer = WithAdam(start);
+  file.learned_optimizer = ResolvedOptimizer(start.learned_optimizer.With("optimizer", optimizer));
   const auto before = OptimizerOf(start);
   const auto after = OptimizerOf(file);
   file.theta = after->InitTheta(Key{});
-  for (const LayoutEntry& to : after->theta_layout().entries()) {
-    if (!std::string_view(to.name).starts_with(kNetwork)) continue;
-    const LayoutEntry* from = FindEntry(before->theta_layout(), to.name);
-    file.theta.segment(to.offset, to.size) = start.theta.segment(from->offset, from->size);
+  for (const LayoutEntry& from : before->theta_layout().entries()) {
+    std::string name = from.name;
+    if (!name.starts_with(kNetwork)) {
+      if (kept.empty()) continue;
+      name.replace(0, kDirections.size(), kept);
+    }
+    const LayoutEntry& to = after->theta_layout().Find(name);
+    file.theta.segment(to.offset, to.size) = start.theta.segment(from.offset, from.size);
   }
   return file;
+}
+
+ThetaFile OfKind(const ThetaFile& start, const std::string& kind) {
+  if (kind == kAdamKind) return WithDirections(start, kAdam, "");
+  if (kind == kAdamVectorsKind) {
+    return WithDirections(start,
+                          fmt::format(R"({{"type": "MatricesAndVectors", "matrices": {}, )"
+                                      R"("vectors": {}}})",
+                                      DirectionsOf(start).Dump(-1), kAdam),
+                          "optimizer/matrices/");
+  }
+  ThetaFile file = start;
+  if (kind == kUntrainedKind) file.theta = OptimizerOf(start)->InitTheta(Key{});
+  return file;
+}
+
+// Whether theta is what meta-training begins with, but for the hidden layer, which has no effect
+// then.
+bool IsUntrained(const ThetaFile& start) {
+  const auto optimizer = OptimizerOf(start);
+  const Eigen::VectorXf untrained = optimizer->InitTheta(Key{});
+  return std::ranges::all_of(optimizer->theta_layout().entries(), [&](const LayoutEntry& entry) {
+    return std::string_view(entry.name).starts_with(kHidden) ||
+           start.theta.segment(entry.offset, entry.size) ==
+               untrained.segment(entry.offset, entry.size);
+  });
 }
 
 }  // namespace
@@ -62,27 +99,32 @@ void CheckFitStart(const ThetaFile& start) {
           start.learned_optimizer.Type());
 }
 
-bool HasOtherDirections(const ThetaFile& start) {
-  const auto options = ReadOptions<LearnedSchedulerOptions>(start.learned_optimizer);
-  return options.optimizer.Type() != "LearnableAdam";
+std::vector<std::string> FitKindsOf(const ThetaFile& start) {
+  const std::string directions = DirectionsOf(start).Type();
+  std::vector<std::string> kinds = {kTrainedKind};
+  if (!IsUntrained(start)) kinds.emplace_back(kUntrainedKind);
+  if (directions != "LearnableAdam") kinds.emplace_back(kAdamKind);
+  if (directions == "OrthogonalSteps") kinds.emplace_back(kAdamVectorsKind);
+  return kinds;
 }
 
-bool HasMomentum(const ThetaFile& start, bool adam) {
-  return adam || FindMomentum(OptimizerOf(start)->theta_layout()) != nullptr;
+bool HasMomentum(const ThetaFile& start, const std::string& kind) {
+  return !MomentaOf(OptimizerOf(OfKind(start, kind))->theta_layout()).empty();
 }
 
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {
-  ThetaFile file = trial.adam ? WithAdamDirections(start) : start;
+  ThetaFile file = OfKind(start, trial.kind);
   file.chosen_on = "inner_valid";
   file.trained_range = {};  // it is chosen for a task that may be far outside of the start's
   const auto optimizer = OptimizerOf(file);
-  const LayoutEntry* biases = FindEntry(optimizer->theta_layout(), kBiases);
-  file.theta[biases->offset] += static_cast<float>(std::log(trial.multiplier));
+  const LayoutEntry& biases = optimizer->theta_layout().Find(kBiases);
+  file.theta[biases.offset] += static_cast<float>(std::log(trial.multiplier));
   // Doubled where the decay is formed.
-  file.theta[biases->offset + 1] += static_cast<float>(std::log(trial.decay) / 2);
+  file.theta[biases.offset + 1] += static_cast<float>(std::log(trial.decay) / 2);
   if (trial.momentum) {
-    const LayoutEntry* momentum = FindMomentum(optimizer->theta_layout());
-    file.theta[momentum->offset] = static_cast<float>(std::log1p(-*trial.momentum));
+    for (const LayoutEntry* momentum : MomentaOf(optimizer->theta_layout())) {
+      file.theta[momentum->offset] = static_cast<float>(std::log1p(-*trial.momentum));
+    }
   }
   return file;
 }

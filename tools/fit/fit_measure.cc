@@ -58,11 +58,13 @@ bool MeasureFit(FitContext* fit) {
   const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key, enough);
   found.training[request.start] = speed.seconds;
   found.log_loss = speed.positive_loss;
-  if (HasOtherDirections(fit->directory.start())) {
-    const auto other = BindCandidate(MakeCandidate(fit->directory.start(), {.adam = true}),
+  found.kinds = FitKindsOf(fit->directory.start());
+  for (const std::string& kind : found.kinds) {
+    const std::string name = FitTrainingName(request.start, kind);
+    if (found.training.contains(name)) continue;
+    const auto other = BindCandidate(MakeCandidate(fit->directory.start(), {.kind = kind}),
                                      *fit->directory.task());
-    found.training[WithAdamName(request.start)] =
-        fit->trainings.Measure(*other, request.steps, key, enough).seconds;
+    found.training[name] = fit->trainings.Measure(*other, request.steps, key, enough).seconds;
   }
   for (const Baseline& rival : FitRivals()) {
     if (fit->stopped()) return false;

@@ -9,11 +9,11 @@ namespace lopt {
 // How fast the task is trained, and how much of it there is time for.
 bool MeasureFit(FitContext* fit);
 
-// Seven multipliers of the start's steps, and as many with Adam's directions, in short trainings.
+// Seven multipliers of the steps of each kind of candidates, in short trainings.
 bool TryStepSizes(FitContext* fit);
 
 // Candidates in a whole training each, by rounds of multipliers of steps and of decay and momenta:
-// one round for each kind of directions, then rounds for the better of them.
+// one round for each of the two kinds that were best in short ones, then rounds for the better.
 bool SearchCandidates(FitContext* fit);
 
 // The start and the best of these, in more whole trainings.

@@ -34,7 +34,9 @@ int64_t Finalists(int64_t trials) {
   return std::min(trials, std::clamp(trials / kTrialsPerFinalist, kFewest, kMost));
 }
 
-std::string WithAdamName(const std::string& start) { return start + ", Adam's directions"; }
+std::string FitTrainingName(const std::string& start, const std::string& kind) {
+  return kind == kAdamKind ? start + ", Adam's directions" : start;
+}
 
 // --- What was measured ---------------------------------------------------------------------------
 
@@ -49,11 +51,12 @@ double FitPlan::TrialSeconds(const std::string& name, int64_t seeds) const {
   return TrainingSeconds(name) * static_cast<double>(turns * threads_) / kTrialsPerRound;
 }
 
-// Of directions.
-int64_t FitPlan::Kinds() const {
-  return static_cast<int64_t>(1 +
-                              record_.measured->training.contains(WithAdamName(request().start)));
+double FitPlan::TrialSecondsOf(const std::string& kind, int64_t seeds) const {
+  return TrialSeconds(FitTrainingName(request().start, kind), seeds);
 }
+
+int64_t FitPlan::Kinds() const { return std::ssize(record_.measured->kinds); }
+int64_t FitPlan::SearchedKinds() const { return std::min(Kinds(), kMostSearchedKinds); }
 
 double FitPlan::UpdateSeconds() const {
   return record_.measured->update_seconds > 0
@@ -64,10 +67,7 @@ double FitPlan::UpdateSeconds() const {
 // What was measured says of whole trainings, with `seeds` of each trial.
 double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
   double seconds = 0;
-  for (const FitTrial& trial : search.trials) {
-    const std::string& start = request().start;
-    seconds += TrialSeconds(trial.adam ? WithAdamName(start) : start, seeds);
-  }
+  for (const FitTrial& trial : search.trials) seconds += TrialSecondsOf(trial.kind, seeds);
   return seconds;
 }
 
@@ -98,8 +98,8 @@ double FitPlan::Slowdown() const {
 
 double FitPlan::StepSizesSeconds() const {
   if (record_.steps) return record_.steps->seconds;
-  double seconds = TrialSeconds(request().start);
-  if (Kinds() > 1) seconds += TrialSeconds(WithAdamName(request().start));
+  double seconds = 0;
+  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind);
   return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
 }
 
@@ -146,7 +146,7 @@ int64_t FitPlan::Searched() const {
 // --- Decisions -----------------------------------------------------------------------------------
 
 void FitPlan::RequireTime() const {
-  const int64_t fewest = Kinds() * kTrialsPerRound;
+  const int64_t fewest = SearchedKinds() * kTrialsPerRound;
   const double training = TrainingSeconds(request().start);
   const double least = record_.measured->seconds + StepSizesSeconds() + FinalSeconds(fewest) +
                        TrialSeconds(request().start) * static_cast<double>(fewest);
@@ -201,8 +201,8 @@ int64_t FitPlan::NextRound() const {
     const double trial = SearchTrialSeconds();
     const double taken = record_.search ? record_.search->seconds : 0;
     const double in_time = std::min((SearchBudget() - taken) / trial, 1.0 * kMostTrials);
-    more =
-        std::max(static_cast<int64_t>(std::floor(in_time)), Kinds() * kTrialsPerRound - searched);
+    more = std::max(static_cast<int64_t>(std::floor(in_time)),
+                    SearchedKinds() * kTrialsPerRound - searched);
   }
   return std::clamp<int64_t>(more, 0, kTrialsPerRound);
 }

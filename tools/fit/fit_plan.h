@@ -15,16 +15,18 @@ inline constexpr int64_t kFewestTrials = 2;
 inline constexpr int64_t kMostTrials = 10000;
 
 // Multipliers of steps are tried in trainings of this part of the steps: one round of
-// kTrialsPerRound for each kind of directions.
+// kTrialsPerRound for each kind of candidates. The search has so many of these kinds at most.
 inline constexpr int64_t kMultiplierPart = 4;
+inline constexpr int64_t kMostSearchedKinds = 2;
 // Whole trainings that decide, for each seed of the search.
 inline constexpr int64_t kCandidateSeeds = 3;
 
 // How many of the search's trials are trained again.
 int64_t Finalists(int64_t trials);
 
-// Of the start's training in FitMeasurement::training with Adam's directions.
-std::string WithAdamName(const std::string& start);
+// The name in FitMeasurement::training of the start's training, and of that with Adam's directions.
+// Those of the other kinds take as long as the start's.
+std::string FitTrainingName(const std::string& start, const std::string& kind);
 
 // How the time of a fit is divided, from what was measured and what has been done since:
 // `record.measured` has a value, also of the seconds of each kind of training.
@@ -79,7 +81,9 @@ class FitPlan {
   double FittingBudget() const;
   double SearchBudget() const;
   double SearchTrialSeconds() const;
+  double TrialSecondsOf(const std::string& kind, int64_t seeds = 1) const;
   int64_t Kinds() const;
+  int64_t SearchedKinds() const;
   int64_t Searched() const;
   double ExpectedSearch() const;
 

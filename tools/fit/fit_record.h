@@ -42,6 +42,7 @@ struct FitMeasurement {
   bool log_loss = false;                        // whether all losses were above 0
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
+  std::vector<std::string> kinds = {};          // of candidates, in the order of their rounds
   int64_t updates = 0;                          // of theta that there is time for
   int64_t search_seeds = 1;                     // of each trial of the search
 
@@ -51,15 +52,22 @@ struct FitMeasurement {
     visit("log_loss", log_loss);
     visit("update_seconds", update_seconds);
     visit("training", training);
+    visit("kinds", kinds);
     visit("updates", updates);
     visit("search_seeds", search_seeds);
   }
 };
 
+// FitTrial::kind: whose directions and step sizes a candidate has.
+inline constexpr const char* kTrainedKind = "trained";           // the start's
+inline constexpr const char* kUntrainedKind = "untrained";       // its before meta-training
+inline constexpr const char* kAdamKind = "adam";                 // Adam's directions
+inline constexpr const char* kAdamVectorsKind = "adam-vectors";  // Adam's for vectors
+
 // A candidate, made of the start, and its mean loss on inner_valid.
 struct FitTrial {
   std::string name = {};                // in whole trainings that decide; else empty
-  bool adam = false;                    // its steps have Adam's directions
+  std::string kind = kTrainedKind;      // one of the above
   double multiplier = 1;                // of its steps
   double decay = 1;                     // multiplier of its weight decay
   std::optional<double> momentum = {};  // of its directions; none: as it was
@@ -68,7 +76,7 @@ struct FitTrial {
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("name", name);
-    visit("adam", adam);
+    visit("kind", kind);
     visit("multiplier", multiplier);
     visit("decay", decay);
     visit("momentum", momentum);
@@ -110,7 +118,7 @@ struct FitContender {
 
 // The file fit.json of a fit's directory: what it was asked for, and what it has found so far.
 struct FitRecord {
-  static constexpr const char* kFormat = "lopt fit 2";  // the first key of the file
+  static constexpr const char* kFormat = "lopt fit 3";  // the first key of the file
 
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program

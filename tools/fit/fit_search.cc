@@ -76,65 +76,69 @@ bool AddTrials(FitContext* fit, const std::vector<FitTrial>& trials, const FitTr
   return true;
 }
 
-// Whether Adam's directions are tried: no kind of directions twice.
-std::vector<bool> KindsOf(const ThetaFile& start) {
-  return HasOtherDirections(start) ? std::vector<bool>{false, true} : std::vector<bool>{false};
-}
-
 // The trials of one kind, in their order.
-std::vector<FitTrial> TrialsOfKind(const FitSearch& search, bool adam) {
+std::vector<FitTrial> TrialsOfKind(const FitSearch& search, const std::string& kind) {
   std::vector<FitTrial> trials;
   for (const FitTrial& trial : search.trials) {
-    if (trial.adam == adam) trials.push_back(trial);
+    if (trial.kind == kind) trials.push_back(trial);
   }
   return trials;
 }
 
-// The multiplier of the steps that was best in short trainings, the first of equals.
-double BestMultiplier(const FitSearch& steps, bool adam) {
-  const std::vector<FitTrial> trials = TrialsOfKind(steps, adam);
-  return std::ranges::min_element(trials, {}, LossOf)->multiplier;
+// The best of one kind, the first of equals.
+FitTrial BestOfKind(const FitSearch& search, const std::string& kind) {
+  const std::vector<FitTrial> trials = TrialsOfKind(search, kind);
+  return *std::ranges::min_element(trials, {}, LossOf);
+}
+
+// The kinds that were best in short trainings, the best first.
+std::vector<std::string> SearchedKindsOf(const FitRecord& record) {
+  std::vector<std::string> kinds = record.measured->kinds;
+  std::ranges::stable_sort(
+      kinds, {}, [&](const std::string& kind) { return LossOf(BestOfKind(*record.steps, kind)); });
+  if (std::ssize(kinds) > kMostSearchedKinds) kinds.resize(kMostSearchedKinds);
+  return kinds;
 }
 
 // What the search tunes. The first value of each is the middle of its range.
-std::vector<TunedHyperparameter> Searched(const FitContext& fit, bool adam) {
+std::vector<TunedHyperparameter> Searched(const FitContext& fit, const std::string& kind) {
   constexpr double kReach = 4;
-  const double middle = BestMultiplier(*fit.directory.record().steps, adam);
+  const double middle = BestOfKind(*fit.directory.record().steps, kind).multiplier;
   std::vector<TunedHyperparameter> tuned = {
       {.name = kStepMultiplier, .lowest = middle / kReach, .highest = middle * kReach},
       {.name = "decay", .lowest = 1. / 16, .highest = 64}};
-  if (HasMomentum(fit.directory.start(), adam)) {
+  if (HasMomentum(fit.directory.start(), kind)) {
     tuned.push_back({.name = "momentum", .lowest = 0.02, .highest = 0.5, .one_minus = true});
   }
   return tuned;
 }
 
 // The first `count` trials of the next round of one kind.
-std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& search, bool adam,
-                                     int64_t count) {
+std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& search,
+                                     const std::string& kind, int64_t count) {
   std::vector<TunedTrial> tried;
-  for (const FitTrial& trial : TrialsOfKind(search, adam)) {
+  for (const FitTrial& trial : TrialsOfKind(search, kind)) {
     TunedTrial& one = tried.emplace_back(
         TunedTrial{.values = {trial.multiplier, trial.decay}, .loss = LossOf(trial)});
     if (trial.momentum) one.values.push_back(*trial.momentum);
   }
-  std::vector<std::vector<double>> round = NextTrials(Searched(fit, adam), tried);
+  std::vector<std::vector<double>> round = NextTrials(Searched(fit, kind), tried);
   round.resize(static_cast<size_t>(count));
   std::vector<FitTrial> trials;
   for (const std::vector<double>& values : round) {
     FitTrial& trial =
-        trials.emplace_back(FitTrial{.adam = adam, .multiplier = values[0], .decay = values[1]});
+        trials.emplace_back(FitTrial{.kind = kind, .multiplier = values[0], .decay = values[1]});
     if (values.size() > 2) trial.momentum = values[2];
   }
   return trials;
 }
 
-// The kind of the next round: those that have none, in their order, then that of the best trial.
-bool NextKind(const FitSearch& search, const ThetaFile& start) {
-  for (const bool adam : KindsOf(start)) {
-    if (TrialsOfKind(search, adam).empty()) return adam;
+// The kind of the next round: those that have none, the best first, then that of the best trial.
+std::string NextKind(const FitRecord& record, const FitSearch& search) {
+  for (const std::string& kind : SearchedKindsOf(record)) {
+    if (TrialsOfKind(search, kind).empty()) return kind;
   }
-  return Best(search).adam;
+  return Best(search).kind;
 }
 
 // Places of the finalists among the search's trials, the best first.
@@ -156,16 +160,16 @@ bool TryStepSizes(FitContext* fit) {
   const std::vector<TunedHyperparameter> tuned = {
       {.name = kStepMultiplier, .lowest = 1. / 32, .highest = 32}};
   const std::vector<std::vector<double>> round = NextTrials(tuned, {});
-  const std::vector<bool> kinds = KindsOf(fit->directory.start());
+  const std::vector<std::string>& kinds = record.measured->kinds;
   FitTrainingPlan plan{.stage = stage,
                        .steps = fit->request().steps / kMultiplierPart,
                        .draw = FitDraw::kMultiplier,
                        .share = 1.0 / static_cast<double>(kinds.size())};
   FitSearch all;
-  for (const bool adam : kinds) {
+  for (const std::string& kind : kinds) {
     std::vector<FitTrial> trials;
     for (const std::vector<double>& values : round) {
-      trials.push_back({.adam = adam, .multiplier = values.front()});
+      trials.push_back({.kind = kind, .multiplier = values.front()});
     }
     if (!AddTrials(fit, trials, plan, &all)) return false;
     plan.share_before += plan.share;
@@ -185,9 +189,9 @@ bool SearchCandidates(FitContext* fit) {
     FitSearch all = record.search.value_or(FitSearch());
     const int64_t count = plan.NextRound();
     if (count == 0) return true;
-    const bool adam = NextKind(all, fit->directory.start());
+    const std::string kind = NextKind(record, all);
     const double before = plan.SearchShare(0);
-    if (!AddTrials(fit, NextCandidates(*fit, all, adam, count),
+    if (!AddTrials(fit, NextCandidates(*fit, all, kind, count),
                    {.stage = stage,
                     .steps = fit->request().steps,
                     .seeds = record.measured->search_seeds,
