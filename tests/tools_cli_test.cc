@@ -169,11 +169,12 @@ TEST_CASE("An unknown option is an error that lists the options and says the nea
   const FinishedProcess finished = Lopt({"meta-train", "--preset", "smoke", "--step", "3"});
   CHECK_EQ(finished.exit_code, 2);
   CHECK_EQ(finished.errors,
-           "lopt: --step is not an option here; the options are --preset, --set, --steps, --seed, "
+           "lopt: --step is not an option here; did you mean '--steps'? The options are --preset, "
+           "--set, --steps, --seed, "
            "--init-theta, --data-dir, --out, --resume, --from, --overwrite, --threads, --isa, "
            "--device, --devices, --allow-isa-change, --learner-only, --listen, --init-method, "
            "--wait-for, --token-file, --tls-cert, --tls-key, --tls-ca, --insecure, --plugin, "
-           "--help; did you mean '--steps'?\n");
+           "--help\n");
   const std::vector<std::pair<Words, std::string>> nearest = {
       {{"meta-train", "--stpes=3"}, "'--steps'"},
       {{"meta-train", "config.json", "-steps", "3"}, "'--steps'"},

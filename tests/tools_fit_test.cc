@@ -12,10 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/options.h"
 #include "lopt/base/record.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/learned_scheduler.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/fit/fit.h"
@@ -208,20 +211,14 @@ ThetaFile TrainedStart() {
 TEST_CASE("A trained start with orthogonal steps has four kinds, each with its own directions") {
   const ThetaFile start = TrainedStart();
   CHECK(FitKindsOf(start) ==
-        std::vector<std::string>{kTrainedKind, kUntrainedKind, kAdamKind, kAdamVectorsKind});
+        std::vector<std::string>{kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind});
   CHECK(FitKindsOf(Start()) == std::vector<std::string>{kTrainedKind, kAdamKind});
-  ThetaFile untrained = start;
-  untrained.theta = OptimizerRegistry().Make(start.learned_optimizer)->InitTheta(KeyFromSeed(5));
-  CHECK(FitKindsOf(untrained) ==
-        std::vector<std::string>{kTrainedKind, kAdamKind, kAdamVectorsKind});
 
   const std::vector<float> params = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
   const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
   const auto step = [&](const ThetaFile& file) { return StepOf(file, params, gradient); };
   const auto of_kind = [&](const char* kind) { return step(MakeCandidate(start, {.kind = kind})); };
   CHECK(of_kind(kTrainedKind) == step(start));
-  CHECK(of_kind(kUntrainedKind) == step(untrained));
-  CHECK(of_kind(kUntrainedKind) != step(start));
   // The matrix, [6], as by the start, and the vector behind it as with Adam's directions.
   const std::vector<float> mixed = of_kind(kAdamVectorsKind);
   const std::vector<float> plain = step(start);
@@ -230,6 +227,23 @@ TEST_CASE("A trained start with orthogonal steps has four kinds, each with its o
     CAPTURE(i);
     CHECK_EQ(mixed[i], (i < 6 ? plain : adam)[i]);
     CHECK_NE(mixed[i], (i < 6 ? adam : plain)[i]);
+  }
+  // The plain one's first step, with the schedule at 1: an orthogonal matrix times step_size, and a
+  // vector of the length step_size whose elements are equally large; both beside the decay.
+  const auto options = ReadOptions<LearnedSchedulerOptions>(start.learned_optimizer);
+  const std::vector<float> plain_step = of_kind(kPlainKind);
+  std::vector<double> moved;
+  for (size_t i = 0; i < params.size(); ++i) {
+    moved.push_back((params[i] * (1 - options.weight_decay) - plain_step[i]) / options.step_size);
+  }
+  Eigen::Map<const Eigen::Matrix<double, 2, 3, Eigen::RowMajor>> matrix(moved.data());
+  // Newton-Schulz leaves singular values within .7 and 1.2 of an orthogonal matrix (docs).
+  const Eigen::Matrix2d square = matrix * matrix.transpose();
+  CHECK_EQ(square.trace(), doctest::Approx(2).epsilon(0.01));
+  CHECK_LT(std::abs(square(0, 1)), 0.3);
+  for (size_t i = 6; i < 9; ++i) {
+    CHECK_EQ(moved[i],
+             doctest::Approx(std::copysign(1 / std::sqrt(3.0), gradient[i])).epsilon(1e-3));
   }
   // A momentum is that of all directions.
   const ThetaFile file = MakeCandidate(start, {.kind = kAdamVectorsKind, .momentum = 0.75});

@@ -30,9 +30,12 @@ UsageError UnknownOption(const std::string& word, const po::options_description&
   for (const auto& option : options.options()) names.push_back(option->long_name());
   const size_t begin = std::min(typed.find_first_not_of('-'), typed.size());
   const std::string* nearest = NearestName(typed.substr(begin), names);
+  const std::string all = fmt::format("{}", fmt::join(names, ", --"));
+  if (nearest == nullptr) {
+    return UsageError(fmt::format("{} is not an option here; the options are --{}", typed, all));
+  }
   return UsageError(fmt::format(
-      "{} is not an option here; the options are --{}{}", typed, fmt::join(names, ", --"),
-      nearest == nullptr ? "" : fmt::format("; did you mean '--{}'?", *nearest)));
+      "{} is not an option here; did you mean '--{}'? The options are --{}", typed, *nearest, all));
 }
 
 // Looks like an option of one dash, and no number.

@@ -134,9 +134,10 @@ void PrintSummary(const MetaTrainResult& result) {
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
     const StepCounts& total = result.totals[e];
-    PrintOut("  {}: {} inner steps, {} episodes, {} losses not finite\n", result.estimator_names[e],
+    PrintOut("  {}: {} inner steps, {} episodes{}\n", result.estimator_names[e],
              FormatCount(static_cast<double>(total.inner_steps)),
-             FormatCount(static_cast<double>(total.episodes_ended)), total.non_finite);
+             FormatCount(static_cast<double>(total.episodes_ended)),
+             total.non_finite == 0 ? "" : fmt::format(", {} losses not finite", total.non_finite));
   }
   if (result.learner.skipped_updates > 0) {
     PrintOut("  {} updates were skipped: their gradient was not finite\n",

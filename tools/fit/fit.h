@@ -48,8 +48,9 @@ struct FitResult {
 //    for as long as fitting took. Meta-training gets half of fitting's time, or what 1,120
 //    trainings of 3. leave; where that is less than 10 updates, the search gets all.
 // 2. Tries seven multipliers of steps, 1 first (evaluation/trials.h), on trainings a quarter as
-//    long, for each kind of candidates: the start; the start before its meta-training; the start's
-//    step sizes with Adam's directions; and, if its steps are orthogonal, with Adam's for vectors.
+//    long, for each kind of candidates: the start; its step sizes with Adam's directions; and, if
+//    its steps are orthogonal, with Adam's for vectors alone, also with steps that the schedule
+//    alone sizes, as Muon's.
 // 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
 //    trials: rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of
 //    2., one of the weight decay, and the momentum of the directions. A round for each of the two

@@ -20,7 +20,6 @@ constexpr const char* kAdam =
     R"({"type": "LearnableAdam", "learning_rate": 1000, "beta2": 0.995, "epsilon_root": 0})";
 constexpr const char* kBiases = "scheduler/out/b";  // of the network's outputs, logarithms
 constexpr std::string_view kNetwork = "scheduler/";
-constexpr std::string_view kHidden = "scheduler/hidden/";
 constexpr std::string_view kDirections = "optimizer/";
 
 // Where theta has the logarithms of 1 minus momenta.
@@ -65,30 +64,30 @@ ThetaFile WithDirections(const ThetaFile& start, const std::string& optimizer,
   return file;
 }
 
-ThetaFile OfKind(const ThetaFile& start, const std::string& kind) {
-  if (kind == kAdamKind) return WithDirections(start, kAdam, "");
-  if (kind == kAdamVectorsKind) {
-    return WithDirections(start,
-                          fmt::format(R"({{"type": "MatricesAndVectors", "matrices": {}, )"
-                                      R"("vectors": {}}})",
-                                      DirectionsOf(start).Dump(-1), kAdam),
-                          "optimizer/matrices/");
+// The start with its directions for matrices and Adam's for vectors.
+ThetaFile WithAdamVectors(const ThetaFile& start) {
+  return WithDirections(
+      start,
+      fmt::format(R"({{"type": "MatricesAndVectors", "matrices": {}, "vectors": {}}})",
+                  DirectionsOf(start).Dump(-1), kAdam),
+      "optimizer/matrices/");
+}
+
+// The same as before meta-training, with a network that says 0.
+ThetaFile Plain(const ThetaFile& start) {
+  ThetaFile file = WithAdamVectors(start);
+  const auto optimizer = OptimizerOf(file);
+  file.theta = optimizer->InitTheta(Key{});
+  for (const LayoutEntry& entry : optimizer->theta_layout().entries()) {
+    if (entry.name.starts_with(kNetwork)) file.theta.segment(entry.offset, entry.size).setZero();
   }
-  ThetaFile file = start;
-  if (kind == kUntrainedKind) file.theta = OptimizerOf(start)->InitTheta(Key{});
   return file;
 }
 
-// Whether theta is what meta-training begins with, but for the hidden layer, which has no effect
-// then.
-bool IsUntrained(const ThetaFile& start) {
-  const auto optimizer = OptimizerOf(start);
-  const Eigen::VectorXf untrained = optimizer->InitTheta(Key{});
-  return std::ranges::all_of(optimizer->theta_layout().entries(), [&](const LayoutEntry& entry) {
-    return std::string_view(entry.name).starts_with(kHidden) ||
-           start.theta.segment(entry.offset, entry.size) ==
-               untrained.segment(entry.offset, entry.size);
-  });
+ThetaFile OfKind(const ThetaFile& start, const std::string& kind) {
+  if (kind == kAdamKind) return WithDirections(start, kAdam, "");
+  if (kind == kAdamVectorsKind) return WithAdamVectors(start);
+  return kind == kPlainKind ? Plain(start) : start;
 }
 
 }  // namespace
@@ -102,9 +101,11 @@ void CheckFitStart(const ThetaFile& start) {
 std::vector<std::string> FitKindsOf(const ThetaFile& start) {
   const std::string directions = DirectionsOf(start).Type();
   std::vector<std::string> kinds = {kTrainedKind};
-  if (!IsUntrained(start)) kinds.emplace_back(kUntrainedKind);
   if (directions != "LearnableAdam") kinds.emplace_back(kAdamKind);
-  if (directions == "OrthogonalSteps") kinds.emplace_back(kAdamVectorsKind);
+  if (directions == "OrthogonalSteps") {
+    kinds.emplace_back(kAdamVectorsKind);
+    kinds.emplace_back(kPlainKind);
+  }
   return kinds;
 }
 

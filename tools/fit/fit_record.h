@@ -60,9 +60,9 @@ struct FitMeasurement {
 
 // FitTrial::kind: whose directions and step sizes a candidate has.
 inline constexpr const char* kTrainedKind = "trained";           // the start's
-inline constexpr const char* kUntrainedKind = "untrained";       // its before meta-training
 inline constexpr const char* kAdamKind = "adam";                 // Adam's directions
-inline constexpr const char* kAdamVectorsKind = "adam-vectors";  // Adam's for vectors
+inline constexpr const char* kAdamVectorsKind = "adam-vectors";  // Adam's for vectors alone
+inline constexpr const char* kPlainKind = "plain";  // these, and the schedule alone sizes steps
 
 // A candidate, made of the start, and its mean loss on inner_valid.
 struct FitTrial {
