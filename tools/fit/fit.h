@@ -54,7 +54,8 @@ struct FitResult {
 // 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
 //    trials: rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of
 //    2., one of the weight decay, and the momentum of the directions. A round for each of the two
-//    kinds that were best in 2., then rounds for the kind of the best trial.
+//    kinds that were best in 2., which begins with the kind as it is, then rounds for the kind of
+//    the best trial.
 // 4. Trains the start and the best of 3., an eighth of the trials, 2 to 6, with three times as many
 //    other seeds. From the one of the lowest loss on inner_valid it meta-trains: FullES over whole
 //    trainings of steps / 8 to steps, judged by the last loss on outer_valid, its logarithm where

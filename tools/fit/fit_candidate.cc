@@ -109,8 +109,12 @@ std::vector<std::string> FitKindsOf(const ThetaFile& start) {
   return kinds;
 }
 
-bool HasMomentum(const ThetaFile& start, const std::string& kind) {
-  return !MomentaOf(OptimizerOf(OfKind(start, kind))->theta_layout()).empty();
+std::optional<double> OwnMomentum(const ThetaFile& start, const std::string& kind) {
+  const ThetaFile file = OfKind(start, kind);
+  const auto optimizer = OptimizerOf(file);
+  const auto momenta = MomentaOf(optimizer->theta_layout());
+  if (momenta.empty()) return std::nullopt;
+  return 1 - std::exp(double{file.theta[momenta.front()->offset]});
 }
 
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {

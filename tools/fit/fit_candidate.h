@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,9 @@ void CheckFitStart(const ThetaFile& start);
 // that makes steps orthogonal.
 std::vector<std::string> FitKindsOf(const ThetaFile& start);
 
-// Whether the directions that a candidate of this kind has depend on a momentum that theta holds.
-bool HasMomentum(const ThetaFile& start, const std::string& kind);
+// The momentum that theta holds for the directions of a candidate of this kind, the first of two;
+// none if they do not depend on one.
+std::optional<double> OwnMomentum(const ThetaFile& start, const std::string& kind);
 
 // What `trial` makes of the start. With Adam's directions, of all tensors or of vectors, the
 // network that says how large steps are and how much decays stays as it is. kPlainKind knows

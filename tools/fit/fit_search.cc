@@ -100,36 +100,39 @@ std::vector<std::string> SearchedKindsOf(const FitRecord& record) {
   return kinds;
 }
 
-// What the search tunes. The first value of each is the middle of its range.
-std::vector<TunedHyperparameter> Searched(const FitContext& fit, const std::string& kind) {
+// What the search tunes.
+std::vector<TunedHyperparameter> Searched(double multiplier, bool momentum) {
   constexpr double kReach = 4;
-  const double middle = BestOfKind(*fit.directory.record().steps, kind).multiplier;
   std::vector<TunedHyperparameter> tuned = {
-      {.name = kStepMultiplier, .lowest = middle / kReach, .highest = middle * kReach},
+      {.name = kStepMultiplier, .lowest = multiplier / kReach, .highest = multiplier * kReach},
       {.name = "decay", .lowest = 1. / 16, .highest = 64}};
-  if (HasMomentum(fit.directory.start(), kind)) {
+  if (momentum) {
     tuned.push_back({.name = "momentum", .lowest = 0.02, .highest = 0.5, .one_minus = true});
   }
   return tuned;
 }
 
-// The first `count` trials of the next round of one kind.
+// The first `count` trials of the next round of one kind. The first of the first round is the kind
+// as it is, with the multiplier that was best in short trainings.
 std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& search,
                                      const std::string& kind, int64_t count) {
+  const double multiplier = BestOfKind(*fit.directory.record().steps, kind).multiplier;
+  const std::optional<double> momentum = OwnMomentum(fit.directory.start(), kind);
   std::vector<TunedTrial> tried;
   for (const FitTrial& trial : TrialsOfKind(search, kind)) {
     TunedTrial& one = tried.emplace_back(
         TunedTrial{.values = {trial.multiplier, trial.decay}, .loss = LossOf(trial)});
-    if (trial.momentum) one.values.push_back(*trial.momentum);
+    if (momentum) one.values.push_back(trial.momentum.value_or(*momentum));
   }
-  std::vector<std::vector<double>> round = NextTrials(Searched(fit, kind), tried);
-  round.resize(static_cast<size_t>(count));
   std::vector<FitTrial> trials;
-  for (const std::vector<double>& values : round) {
+  for (const std::vector<double>& values :
+       NextTrials(Searched(multiplier, momentum.has_value()), tried)) {
     FitTrial& trial =
         trials.emplace_back(FitTrial{.kind = kind, .multiplier = values[0], .decay = values[1]});
-    if (values.size() > 2) trial.momentum = values[2];
+    if (momentum) trial.momentum = values[2];
   }
+  if (tried.empty()) trials.front() = {.kind = kind, .multiplier = multiplier};
+  trials.resize(static_cast<size_t>(count));
   return trials;
 }
 
