@@ -281,13 +281,15 @@ TEST_CASE("Celo follows the traces of the published weights") {
   FollowCelo(ReadTrace("celo_phase1_steps")->arrays, file->arrays, Celo({.scheduled = false}));
 }
 
-TEST_CASE("CeloAdam and Sinv6 follow the traces: params, moments, scheduler") {
+TEST_CASE("CeloAdam, Sinv6 and their references follow the traces: params, moments, scheduler") {
   const auto adam = ReadTrace("celo_adam_steps_drawn");
   CheckSchedulerOutputs(adam->arrays, adam->arrays, CeloAdam(), Exponential);
   FollowMoments(adam->arrays, CeloAdam());
+  FollowMoments(adam->arrays, ReferenceCeloAdam());
   const auto sinv6 = ReadTrace("sinv6_steps_drawn");
   CheckSchedulerOutputs(sinv6->arrays, sinv6->arrays, Sinv6(), Clipped);
   FollowMoments(sinv6->arrays, Sinv6());
+  FollowMoments(sinv6->arrays, ReferenceSinv6());
 }
 
 TEST_CASE("CeloAdam and Sinv6 follow the traces of the published weights") {

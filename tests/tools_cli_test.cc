@@ -185,7 +185,8 @@ TEST_CASE("An unknown option is an error that lists the options and says the nea
   for (const auto& [words, option] : nearest) {
     const FinishedProcess wrong = Lopt(words);
     CHECK_EQ(wrong.exit_code, 2);
-    CHECK_MESSAGE(wrong.errors.ends_with(fmt::format("; did you mean {}?\n", option)),
+    CHECK_MESSAGE(wrong.errors.find(fmt::format("; did you mean {}? The options are --", option)) !=
+                      std::string::npos,
                   wrong.errors);
   }
   CHECK(Lopt({"version", "--nothing-like-it"}).errors.ends_with(" --plugin, --help\n"));
@@ -340,6 +341,13 @@ TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta fi
   const std::string inspected = Lopt({"inspect", "recommended"}).output;
   CHECK_EQ(inspected.substr(inspected.find(": ")),
            Lopt({"inspect", file}).output.substr(file.size()));
+  CHECK_NE(inspected.find(" arrays of F32\n"), std::string::npos);
+  for (size_t begin = inspected.find('\n') + 1; begin < inspected.size();) {  // behind the path
+    const size_t end = inspected.find('\n', begin);
+    REQUIRE_NE(end, std::string::npos);
+    CHECK_LE(end - begin, 80);
+    begin = end + 1;
+  }
   // Also before a file of that name.
   WriteTextFile(scratch / "recommended", "no theta");
   CHECK_EQ(RunProcess(

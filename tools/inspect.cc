@@ -9,7 +9,9 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -192,6 +194,7 @@ void PrintFile(const std::string& path) {
   size_t width = 4;
   size_t shape_width = 5;
   size_t golden = 0;
+  std::set<std::string> types;
   for (const auto& [name, array] : file.arrays) {
     if (theta && name.starts_with(kGolden)) {
       ++golden;
@@ -199,19 +202,26 @@ void PrintFile(const std::string& path) {
     }
     width = std::max(width, name.size());
     shape_width = std::max(shape_width, ToString(array.shape()).size());
+    types.emplace(ToString(array.dtype()));
   }
-  PrintOut("{}: {} arrays\n", path, file.arrays.size());
-  PrintOut("  {:<{}}  dtype  {:<{}}  {:>12}  {:>12}  {:>12}\n", "name", width, "shape", shape_width,
-           "min", "max", "norm");
+  // A column of types where they differ: the names of a theta need the room of 80 columns.
+  const bool type_column = types.size() > 1;
+  const auto type = [&](std::string_view text) {
+    return type_column ? fmt::format("{:<5}  ", text) : "";
+  };
+  PrintOut("{}: {} arrays{}\n", path, file.arrays.size(),
+           types.size() == 1 ? " of " + *types.begin() : "");
+  PrintOut("  {:<{}}  {}{:<{}} {:>10} {:>10} {:>10}\n", "name", width, type("dtype"), "shape",
+           shape_width, "min", "max", "norm");
   for (const auto& [name, array] : file.arrays) {
     if (theta && name.starts_with(kGolden)) continue;
     const Figures figures = FiguresOf(array);
-    PrintOut("  {:<{}}  {:<5}  {:<{}}  ", name, width, ToString(array.dtype()),
+    PrintOut("  {:<{}}  {}{:<{}}", name, width, type(ToString(array.dtype())),
              ToString(array.shape()), shape_width);
     if (figures.not_finite == array.size()) {
-      PrintOut("{:>12}  {:>12}  {:>12}", "-", "-", "-");
+      PrintOut(" {:>10} {:>10} {:>10}", "-", "-", "-");
     } else {
-      PrintOut("{:>12.6g}  {:>12.6g}  {:>12.6g}", figures.min, figures.max,
+      PrintOut(" {:>10.4g} {:>10.4g} {:>10.4g}", figures.min, figures.max,
                std::sqrt(figures.sum_of_squares));
     }
     if (figures.not_finite > 0) PrintOut("  {} not finite", figures.not_finite);

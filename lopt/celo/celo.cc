@@ -166,7 +166,7 @@ class Sinv6Rule : public ScheduledMoments {
   }
   float TensorFactor(std::span<const float> params) const override {
     return static_cast<float>(
-        std::sqrt(Dot(params, params) / static_cast<double>(params.size()) + kScaleFloor));
+        std::sqrt(DotInLanes(params, params) / static_cast<double>(params.size()) + kScaleFloor));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "lopt/lopt/network/mean_squares_device.h"
 #include "lopt/lopt/network/plain_network.h"
@@ -10,7 +11,8 @@ namespace lopt {
 namespace {
 
 constexpr int kLossScales = CeloLosses::kScales;
-constexpr int64_t kInner = 64;  // width of linear_1 and linear_2
+constexpr int64_t kInner = 64;    // width of linear_1 and linear_2
+static_assert(kInner % 16 == 0);  // so their groups have no padding, as the kernel relies on
 constexpr int64_t kGates = 4;
 
 constexpr float kProgressCenters[CeloScheduler::kProgress] = {.03f, .1f, .2f, .4f, .6f,
@@ -85,7 +87,7 @@ namespace {
 
 // The decays of a run's length, and their logarithms.
 struct LossDecays {
-  int64_t num_steps = -1;  // of no run
+  std::optional<int64_t> num_steps = {};
   std::array<double, kLossScales> decays = {};
   std::array<double, kLossScales> logarithms = {};
 };

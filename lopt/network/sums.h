@@ -9,7 +9,7 @@ namespace lopt {
 
 // The sum of f(i) for i < n, in an order that does not depend on where the elements lie.
 template <class F>
-double Sum(int64_t n, const F& f) {
+double SumInLanes(int64_t n, const F& f) {
   constexpr int64_t kLanes = 8;
   std::array<double, kLanes> sums = {};
   int64_t i = 0;
@@ -23,8 +23,8 @@ double Sum(int64_t n, const F& f) {
 }
 
 // The dot product of two spans of one size.
-inline double Dot(std::span<const float> x, std::span<const float> y) {
-  return Sum(std::ssize(x), [&](int64_t i) { return double{x[i]} * y[i]; });
+inline double DotInLanes(std::span<const float> x, std::span<const float> y) {
+  return SumInLanes(std::ssize(x), [&](int64_t i) { return double{x[i]} * y[i]; });
 }
 
 }  // namespace lopt

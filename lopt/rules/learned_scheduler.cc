@@ -132,8 +132,8 @@ class ScheduledRule : public UpdateRule {
     const double columns = x.shape.empty() ? 1.0 : static_cast<double>(x.shape.back());
     const double longest = std::max(size / columns, columns);
     const auto step = [&](int64_t i) { return x.before[i] - x.params[i]; };
-    const double step2 = Sum(n, [&](int64_t i) { return double{step(i)} * step(i); });
-    if (!std::isfinite(step2) && std::isfinite(Dot(x.before, x.before))) {
+    const double step2 = SumInLanes(n, [&](int64_t i) { return double{step(i)} * step(i); });
+    if (!std::isfinite(step2) && std::isfinite(DotInLanes(x.before, x.before))) {
       // The optimizer's step is too large for float32. The params show it; the state stays finite.
       Features(info, x, columns, 0);
       std::ranges::fill(x.last, 0.0f);
@@ -162,10 +162,12 @@ class ScheduledRule : public UpdateRule {
     const auto size = static_cast<double>(n);
     const auto t = static_cast<double>(info.step);
     const auto steps = static_cast<double>(info.num_steps);
-    const double gradient2 = Dot(x.gradient, x.gradient);
-    const double to_last = Cosine(Dot(x.gradient, x.last), gradient2, Dot(x.last, x.last));
+    const double gradient2 = DotInLanes(x.gradient, x.gradient);
+    const double to_last =
+        Cosine(DotInLanes(x.gradient, x.last), gradient2, DotInLanes(x.last, x.last));
     const double to_step = Cosine(
-        Sum(n, [&](int64_t i) { return double{x.gradient[i]} * (x.before[i] - x.params[i]); }),
+        SumInLanes(n,
+                   [&](int64_t i) { return double{x.gradient[i]} * (x.before[i] - x.params[i]); }),
         gradient2, step2);
     const double square = std::min(gradient2 / size, 1e30);  // the means are float32
     const std::array<double, kMeans> values = {to_last, to_last, to_step, square, square};
@@ -183,7 +185,7 @@ class ScheduledRule : public UpdateRule {
             3 * means[2] - 1,
             means[3] > 0 && means[4] > 0 ? std::clamp(std::log(means[4] / means[3]) / 2, -20.0, 3.0)
                                          : -20.0,
-            (std::log(std::max(Dot(x.before, x.before) / size, 1e-8)) / 2 + 2) / 2,
+            (std::log(std::max(DotInLanes(x.before, x.before) / size, 1e-8)) / 2 + 2) / 2,
             (std::log(size / columns) - 3) / 2,
             (std::log(columns) - 3) / 2,
             x.shape.size() >= 2 ? 1.0 : -1.0};
@@ -212,15 +214,14 @@ LearnedScheduler::LearnedScheduler(const LearnedSchedulerOptions& options)
     : LearnedScheduler(options, OptimizerRegistry().Make(options.optimizer)) {}
 
 LearnedScheduler::LearnedScheduler(const LearnedSchedulerOptions& options,
-                                   std::shared_ptr<const LearnedOptimizer> optimizer)
-    : LearnedOptimizer(ThetaLayout(options.hidden_size, optimizer->theta_layout()),
-                       "LearnedScheduler"),
-      options_(options),
-      optimizer_(std::move(optimizer)) {}
+                                   const std::shared_ptr<const LearnedOptimizer>& optimizer)
+    : OfAnotherOptimizer(optimizer, ThetaLayout(options.hidden_size, optimizer->theta_layout()),
+                         "LearnedScheduler"),
+      options_(options) {}
 
 void LearnedScheduler::DoInitTheta(Key key, std::span<float> theta) const {
   std::ranges::fill(theta, 0.0f);
-  const Eigen::VectorXf initial = optimizer_->InitTheta(FoldIn(key, 0));
+  const Eigen::VectorXf initial = optimizer().InitTheta(FoldIn(key, 0));
   std::copy(initial.begin(), initial.end(), theta.begin());
   const LayoutEntry& hidden = theta_layout().Find("scheduler/hidden/w");
   InitLayer(FoldIn(key, 1), kF, theta.subspan(hidden.offset, hidden.size));
@@ -232,10 +233,10 @@ void LearnedScheduler::DoInitTheta(Key key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> LearnedScheduler::DoBind(const Layout& params,
                                                      std::span<const float> theta) const {
-  const int64_t optimizer = optimizer_->theta_layout().size();
-  auto rule = optimizer_->Bind(params, theta.first(optimizer));
+  const int64_t own = optimizer().theta_layout().size();
+  auto rule = optimizer().Bind(params, theta.first(own));
   RequireStepsMakeParams(*rule, "LearnedScheduler");
-  return std::make_unique<ScheduledRule>(options_, std::move(rule), theta.subspan(optimizer));
+  return std::make_unique<ScheduledRule>(options_, std::move(rule), theta.subspan(own));
 }
 
 }  // namespace lopt

@@ -8,6 +8,7 @@
 #include "lopt/base/fields.h"
 #include "lopt/lopt/learned_optimizer.h"
 #include "lopt/lopt/rate_schedule.h"
+#include "lopt/lopt/rules/of_another.h"
 
 namespace lopt {
 
@@ -61,7 +62,7 @@ struct LearnedSchedulerOptions {
 // State: the optimizer's under "optimizer/", l of each tensor, "step/<tensor>", and its five means
 // in the order of the features, "means/<tensor>" [5]: M of cos(g, l) twice, cos(g, s), q by .999
 // and by .9, all before their division.
-class LearnedScheduler : public LearnedOptimizer {
+class LearnedScheduler : public OfAnotherOptimizer {
  public:
   static constexpr int64_t kFeatures = 11;
   static constexpr int64_t kOutputs = 2;
@@ -70,12 +71,9 @@ class LearnedScheduler : public LearnedOptimizer {
   explicit LearnedScheduler(const LearnedSchedulerOptions& options);
   // Of an optimizer that is there, in place of the options' one.
   LearnedScheduler(const LearnedSchedulerOptions& options,
-                   std::shared_ptr<const LearnedOptimizer> optimizer);
+                   const std::shared_ptr<const LearnedOptimizer>& optimizer);
 
   bool sees_shapes() const override { return true; }
-  bool needs_loss() const override { return optimizer_->needs_loss(); }
-  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
-  Precision precision() const override { return optimizer_->precision(); }
 
  private:
   // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1,
@@ -87,7 +85,6 @@ class LearnedScheduler : public LearnedOptimizer {
                                      std::span<const float> theta) const override;
 
   LearnedSchedulerOptions options_;
-  std::shared_ptr<const LearnedOptimizer> optimizer_;
 };
 
 }  // namespace lopt

@@ -61,18 +61,12 @@ void OrthogonalStepsOptions::Visit(FieldVisitor& v) {
 OrthogonalSteps::OrthogonalSteps(const OrthogonalStepsOptions& options)
     : OrthogonalSteps(OptimizerRegistry().Make(options.optimizer)) {}
 
-OrthogonalSteps::OrthogonalSteps(std::shared_ptr<const LearnedOptimizer> optimizer)
-    : LearnedOptimizer(optimizer->theta_layout(), optimizer->needs_num_steps()),
-      optimizer_(std::move(optimizer)) {}
-
-void OrthogonalSteps::DoInitTheta(Key key, std::span<float> theta) const {
-  const Eigen::VectorXf initial = optimizer_->InitTheta(key);
-  std::copy(initial.begin(), initial.end(), theta.begin());
-}
+OrthogonalSteps::OrthogonalSteps(const std::shared_ptr<const LearnedOptimizer>& optimizer)
+    : OfAnotherOptimizer(optimizer, optimizer->theta_layout(), optimizer->needs_num_steps()) {}
 
 std::unique_ptr<UpdateRule> OrthogonalSteps::DoBind(const Layout& params,
                                                     std::span<const float> theta) const {
-  auto rule = optimizer_->Bind(params, theta);
+  auto rule = optimizer().Bind(params, theta);
   RequireStepsMakeParams(*rule, "OrthogonalSteps");
   return std::make_unique<OrthogonalRule>(std::move(rule));
 }

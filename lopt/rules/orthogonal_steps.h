@@ -5,7 +5,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/fields.h"
-#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rules/of_another.h"
 
 namespace lopt {
 
@@ -23,25 +23,19 @@ struct OrthogonalStepsOptions {
 // zeros, stay as they are.
 //
 // Theta and state are the optimizer's own.
-class OrthogonalSteps : public LearnedOptimizer {
+class OrthogonalSteps : public OfAnotherOptimizer {
  public:
   // Makes the optimizer by OptimizerRegistry().
   explicit OrthogonalSteps(const OrthogonalStepsOptions& options);
   // Of an optimizer that is there.
-  explicit OrthogonalSteps(std::shared_ptr<const LearnedOptimizer> optimizer);
+  explicit OrthogonalSteps(const std::shared_ptr<const LearnedOptimizer>& optimizer);
 
   bool sees_shapes() const override { return true; }
-  bool needs_loss() const override { return optimizer_->needs_loss(); }
-  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
-  Precision precision() const override { return optimizer_->precision(); }
 
  private:
-  void DoInitTheta(Key key, std::span<float> theta) const override;
   // Throws Error where the params that a training stands for are in the optimizer's state.
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
                                      std::span<const float> theta) const override;
-
-  std::shared_ptr<const LearnedOptimizer> optimizer_;
 };
 
 }  // namespace lopt

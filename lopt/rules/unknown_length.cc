@@ -91,17 +91,12 @@ int64_t UnknownLength::ToldLength(int64_t t) {
 UnknownLength::UnknownLength(const UnknownLengthOptions& options)
     : UnknownLength(OptimizerRegistry().Make(options.optimizer)) {}
 
-UnknownLength::UnknownLength(std::shared_ptr<const LearnedOptimizer> optimizer)
-    : LearnedOptimizer(optimizer->theta_layout()), optimizer_(std::move(optimizer)) {}
-
-void UnknownLength::DoInitTheta(Key key, std::span<float> theta) const {
-  const Eigen::VectorXf initial = optimizer_->InitTheta(key);
-  std::copy(initial.begin(), initial.end(), theta.begin());
-}
+UnknownLength::UnknownLength(const std::shared_ptr<const LearnedOptimizer>& optimizer)
+    : OfAnotherOptimizer(optimizer, optimizer->theta_layout(), "") {}
 
 std::unique_ptr<UpdateRule> UnknownLength::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {
-  auto rule = optimizer_->Bind(params, theta);
+  auto rule = optimizer().Bind(params, theta);
   RequireStepsMakeParams(*rule, "UnknownLength");
   return std::make_unique<AveragedRule>(std::move(rule));
 }

@@ -6,7 +6,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/fields.h"
-#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rules/of_another.h"
 
 namespace lopt {
 
@@ -28,7 +28,7 @@ struct UnknownLengthOptions {
 //
 // Theta: the optimizer's own. State: the optimizer's under "optimizer/", then x,
 // "average/<tensor>".
-class UnknownLength : public LearnedOptimizer {
+class UnknownLength : public OfAnotherOptimizer {
  public:
   static constexpr int64_t kShortest = 50;
   static constexpr double kProgress = 0.7;
@@ -40,20 +40,12 @@ class UnknownLength : public LearnedOptimizer {
   // Makes the optimizer by OptimizerRegistry().
   explicit UnknownLength(const UnknownLengthOptions& options);
   // Of an optimizer that is there.
-  explicit UnknownLength(std::shared_ptr<const LearnedOptimizer> optimizer);
-
-  bool sees_shapes() const override { return optimizer_->sees_shapes(); }
-  bool needs_loss() const override { return optimizer_->needs_loss(); }
-  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
-  Precision precision() const override { return optimizer_->precision(); }
+  explicit UnknownLength(const std::shared_ptr<const LearnedOptimizer>& optimizer);
 
  private:
-  void DoInitTheta(Key key, std::span<float> theta) const override;
   // Throws Error where the params that a training stands for are in the optimizer's state already.
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
                                      std::span<const float> theta) const override;
-
-  std::shared_ptr<const LearnedOptimizer> optimizer_;
 };
 
 }  // namespace lopt

@@ -28,6 +28,8 @@ std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& con
   if (type == "MLPLOpt") return Made<ReferenceMLPLOpt, MLPLOptOptions>(config);
   if (type == "AdafacMLPLOpt") return Made<ReferenceAdafacMLPLOpt, AdafacMLPLOptOptions>(config);
   if (type == "Celo") return Made<ReferenceCelo, CeloOptions>(config);
+  if (type == "CeloAdam") return Made<ReferenceCeloAdam, ScheduledMomentsOptions>(config);
+  if (type == "Sinv6") return Made<ReferenceSinv6, ScheduledMomentsOptions>(config);
   if (type == "Celo2Base") return Made<ReferenceCelo2Base, Celo2BaseOptions>(config);
   if (type == "Celo2") return Made<ReferenceCelo2, Celo2Options>(config);
   if (type == "OrthogonalSteps") {

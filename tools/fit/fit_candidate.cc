@@ -18,7 +18,8 @@ namespace {
 // Of steps so large only the directions are left (lopt/rules/learned_scheduler.h).
 constexpr const char* kAdam =
     R"({"type": "LearnableAdam", "learning_rate": 1000, "beta2": 0.995, "epsilon_root": 0})";
-constexpr const char* kBiases = "scheduler/out/b";  // of the network's outputs, logarithms
+constexpr const char* kOutputs = "scheduler/out/w";  // weights of the outputs
+constexpr const char* kBiases = "scheduler/out/b";   // of the network's outputs, logarithms
 constexpr std::string_view kNetwork = "scheduler/";
 constexpr std::string_view kDirections = "optimizer/";
 
@@ -73,21 +74,37 @@ ThetaFile WithAdamVectors(const ThetaFile& start) {
       "optimizer/matrices/");
 }
 
-// The same as before meta-training, with a network that says 0.
+// The same as before meta-training, with a network that says 0. Nothing of the start's theta, so of
+// its training, is left.
 ThetaFile Plain(const ThetaFile& start) {
   ThetaFile file = WithAdamVectors(start);
   const auto optimizer = OptimizerOf(file);
   file.theta = optimizer->InitTheta(Key{});
-  for (const LayoutEntry& entry : optimizer->theta_layout().entries()) {
-    if (entry.name.starts_with(kNetwork)) file.theta.segment(entry.offset, entry.size).setZero();
+  for (const char* name : {kOutputs, kBiases}) {
+    const LayoutEntry& entry = optimizer->theta_layout().Find(name);
+    file.theta.segment(entry.offset, entry.size).setZero();
   }
+  file.config = {};
+  file.meta_steps = {};
+  file.seed = {};
+  file.trained_horizon = {};
   return file;
 }
 
-ThetaFile OfKind(const ThetaFile& start, const std::string& kind) {
+ThetaFile StartOfKind(const ThetaFile& start, const std::string& kind) {
+  if (kind == kTrainedKind) return start;
   if (kind == kAdamKind) return WithDirections(start, kAdam, "");
   if (kind == kAdamVectorsKind) return WithAdamVectors(start);
-  return kind == kPlainKind ? Plain(start) : start;
+  Require(kind == kPlainKind, "fit: '{}' is no kind of candidates; the kinds are {}, {}, {}, {}",
+          kind, kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind);
+  return Plain(start);
+}
+
+// Whether the params have tensors of at least two axes, or of fewer.
+bool HasTensors(const Layout& params, bool matrices) {
+  return std::ranges::any_of(params.entries(), [&](const LayoutEntry& entry) {
+    return entry.size > 0 && (entry.shape.size() >= 2) == matrices;
+  });
 }
 
 }  // namespace
@@ -98,19 +115,22 @@ void CheckFitStart(const ThetaFile& start) {
           start.learned_optimizer.Type());
 }
 
-std::vector<std::string> FitKindsOf(const ThetaFile& start) {
-  const std::string directions = DirectionsOf(start).Type();
+std::vector<std::string> FitKindsOf(const ThetaFile& start, const Layout& params) {
+  const Config directions = DirectionsOf(start);
   std::vector<std::string> kinds = {kTrainedKind};
-  if (directions != "LearnableAdam") kinds.emplace_back(kAdamKind);
-  if (directions == "OrthogonalSteps") {
-    kinds.emplace_back(kAdamVectorsKind);
+  if (directions.Type() != "LearnableAdam") kinds.emplace_back(kAdamKind);
+  const bool by_tensor = OptimizerRegistry().Make(directions)->run_state_size() == 0;
+  if (directions.Type() == "OrthogonalSteps" && by_tensor) {
+    if (HasTensors(params, true) && HasTensors(params, false)) {
+      kinds.emplace_back(kAdamVectorsKind);
+    }
     kinds.emplace_back(kPlainKind);
   }
   return kinds;
 }
 
 std::optional<double> OwnMomentum(const ThetaFile& start, const std::string& kind) {
-  const ThetaFile file = OfKind(start, kind);
+  const ThetaFile file = StartOfKind(start, kind);
   const auto optimizer = OptimizerOf(file);
   const auto momenta = MomentaOf(optimizer->theta_layout());
   if (momenta.empty()) return std::nullopt;
@@ -118,7 +138,7 @@ std::optional<double> OwnMomentum(const ThetaFile& start, const std::string& kin
 }
 
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {
-  ThetaFile file = OfKind(start, trial.kind);
+  ThetaFile file = StartOfKind(start, trial.kind);
   file.chosen_on = "inner_valid";
   file.trained_range = {};  // it is chosen for a task that may be far outside of the start's
   const auto optimizer = OptimizerOf(file);

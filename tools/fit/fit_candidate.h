@@ -16,10 +16,11 @@ namespace lopt {
 // within theta.
 void CheckFitStart(const ThetaFile& start);
 
-// The kinds of candidates (FitTrial::kind) that differ from each other, the start's first: without
-// kAdamKind of a start that has Adam's directions, and with kAdamVectorsKind and kPlainKind of one
-// that makes steps orthogonal.
-std::vector<std::string> FitKindsOf(const ThetaFile& start);
+// The kinds of candidates (FitTrial::kind) that differ from each other on such params, the start's
+// first: without kAdamKind of a start that has Adam's directions, and with kPlainKind of one that
+// makes steps orthogonal, tensor by tensor, also with kAdamVectorsKind where there are matrices and
+// vectors.
+std::vector<std::string> FitKindsOf(const ThetaFile& start, const Layout& params);
 
 // The momentum that theta holds for the directions of a candidate of this kind, the first of two;
 // none if they do not depend on one.

@@ -43,6 +43,15 @@ void CheckFitRequest(const FitRequest& request) {
           "fit: trials must be between {} and {}, got {}", kFewestTrials, kMostTrials, trials);
 }
 
+// Whether a fit got beyond measuring, or is one of another version, of which that is not known.
+bool IsBegun(const std::string& file) {
+  try {
+    return ReadRecordFile<FitRecord>(file).measured.has_value();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
@@ -76,9 +85,7 @@ void FitDirectory::GoOn() {
 }
 
 void FitDirectory::BeginAnew(bool replace) {
-  const bool holds_one = !replace && Exists(PathOf(kFitFile)) &&
-                         ReadRecordFile<FitRecord>(PathOf(kFitFile)).measured.has_value();
-  Require(!holds_one,
+  Require(replace || !Exists(PathOf(kFitFile)) || !IsBegun(PathOf(kFitFile)),
           "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
           "({})",
           out_, FlagWords("resume"), FlagWords("overwrite"), OptionWords("out"));

@@ -58,7 +58,7 @@ bool MeasureFit(FitContext* fit) {
   const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key, enough);
   found.training[request.start] = speed.seconds;
   found.log_loss = speed.positive_loss;
-  found.kinds = FitKindsOf(fit->directory.start());
+  found.kinds = FitKindsOf(fit->directory.start(), fit->directory.task()->params_layout());
   for (const std::string& kind : found.kinds) {
     const std::string name = FitTrainingName(request.start, kind);
     if (found.training.contains(name)) continue;

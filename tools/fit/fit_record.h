@@ -42,7 +42,7 @@ struct FitMeasurement {
   bool log_loss = false;                        // whether all losses were above 0
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
-  std::vector<std::string> kinds = {};          // of candidates, in the order of their rounds
+  std::vector<std::string> kinds = {};          // of candidates, in the order of `steps`
   int64_t updates = 0;                          // of theta that there is time for
   int64_t search_seeds = 1;                     // of each trial of the search
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/error.h"
 #include "lopt/evaluation/trials.h"
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_meta.h"
@@ -88,6 +89,7 @@ std::vector<FitTrial> TrialsOfKind(const FitSearch& search, const std::string& k
 // The best of one kind, the first of equals.
 FitTrial BestOfKind(const FitSearch& search, const std::string& kind) {
   const std::vector<FitTrial> trials = TrialsOfKind(search, kind);
+  Require(!trials.empty(), "fit: no step sizes were tried of the kind '{}'", kind);
   return *std::ranges::min_element(trials, {}, LossOf);
 }
 
