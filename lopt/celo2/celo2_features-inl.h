@@ -24,17 +24,6 @@ namespace HWY_NAMESPACE {
 constexpr int kDecays = Celo2Base::kMomenta;
 constexpr int kUnits = Celo2Base::kHidden;
 
-HWY_INLINE V Clip(V x, float limit) {  // NaN stays
-  const V high = hn::Set(d, limit);
-  const V low = hn::Set(d, -limit);
-  x = hn::IfThenElse(hn::Gt(x, high), high, x);
-  return hn::IfThenElse(hn::Lt(x, low), low, x);
-}
-
-HWY_INLINE V Decay(float decay, V average, V x) {
-  return hn::MulAdd(hn::Set(d, decay), average, hn::Mul(hn::Set(d, 1.0f - decay), x));
-}
-
 // A vector of parameters of a matrix: the one numbered `vector` of a row.
 struct VectorPlace {
   int64_t row = 0;
@@ -70,25 +59,25 @@ HWY_INLINE void UpdateVector(const Celo2Matrix& x, VectorPlace place, int64_t el
   const V g = LoadSome<kWhole>(x.g + element, count);
   const V square = hn::Mul(g, g);
   float* at = x.r + element;
-  const V r = Decay(Celo2Base::kRmsDecay, LoadSome<kWhole>(at, count), square);
+  const V r = Decayed(Celo2Base::kRmsDecay, LoadSome<kWhole>(at, count), square);
   StoreSome<kWhole>(r, at, count);
   V q = InverseRoot(hn::Add(r, hn::Set(d, Celo2Base::kRsqrtEpsilon)));
   // Where there is no parameter the other features are 0.
   if constexpr (!kWhole) q = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), q);
   StoreSome<kWhole>(q, x.q + element, count);
   add(0, g);
-  add(1, Clip(g, Celo2Base::kSmallGradientClip));
+  add(1, Within(g, Celo2Base::kSmallGradientClip));
   add(2, LoadSome<kWhole>(x.p + element, count));
   add(6, r);
   HWY_UNROLL(3)
   for (int k = 0; k < kDecays; ++k) {
     at = x.m[k] + element;
-    const V m = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), g);
+    const V m = Decayed(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), g);
     StoreSome<kWhole>(m, at, count);
     if constexpr (!kFactored) {
       at = x.v[k] + element;
       const V floored = hn::Add(square, hn::Set(d, kFactoredSquareFloor));
-      const V v = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), floored);
+      const V v = Decayed(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), floored);
       StoreSome<kWhole>(v, at, count);
     }
     const V factor = LoadFactor<kFactored, kWhole>(x, place, k, element, count);
@@ -148,7 +137,7 @@ HWY_INLINE void AddElementwise(const Celo2Matrix& x, const VectorPlace (&places)
     AddToTile(feature, weights + k * kUnits, tile);
   };
   add(0, [&](int v) HWY_ATTR { return load(x.g, v); });
-  add(1, [&](int v) HWY_ATTR { return Clip(load(x.g, v), Celo2Base::kSmallGradientClip); });
+  add(1, [&](int v) HWY_ATTR { return Within(load(x.g, v), Celo2Base::kSmallGradientClip); });
   add(14, [&](int v) HWY_ATTR { return hn::Mul(load(x.g, v), load(x.q, v)); });
   add(2, [&](int v) HWY_ATTR { return load(x.p, v); });
   add(6, [&](int v) HWY_ATTR { return load(x.r, v); });

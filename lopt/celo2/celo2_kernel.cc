@@ -263,7 +263,7 @@ void Step(const Celo2Task& task) {
   const std::span<float> gradient = task.scratch->Take<float>(size);
   ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
     const V g = LoadSome<kWhole>(task.gradient + i, n);
-    StoreSome<kWhole>(Clip(g, Celo2Base::kGradientClip), gradient.data() + i, n);
+    StoreSome<kWhole>(Within(g, Celo2Base::kGradientClip), gradient.data() + i, n);
   });
   Celo2Moment row = {};
   Celo2Moment col = {};

@@ -45,12 +45,13 @@ struct FitResult {
 //
 // 1. Measures how fast the task is trained by each optimizer, and divides the minutes: a quarter of
 //    what the trainings of the comparison leave is for fitting, and each of three rivals is tuned
-//    for as long as fitting took. Meta-training gets half of fitting's time, or what 1,120
-//    trainings of 3. leave; where that is less than 10 updates, the search gets all.
+//    for as long as fitting took. Of what measuring, 2. and 4. leave of it, meta-training gets
+//    half, or all but 1,120 trainings of 3. if that is more; where that is less than 10 updates,
+//    the search gets all.
 // 2. Tries seven multipliers of steps, 1 first (evaluation/trials.h), on trainings a quarter as
-//    long, for each kind of candidates: the start; its step sizes with Adam's directions; and, if
-//    its steps are orthogonal, with Adam's for vectors alone, also with steps that the schedule
-//    alone sizes, as Muon's.
+//    long, for each kind of candidates (FitKindsOf): the start; its step sizes with Adam's
+//    directions; and, if its steps are orthogonal, with Adam's for vectors alone, also with steps
+//    that the schedule alone sizes, as Muon's.
 // 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
 //    trials: rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of
 //    2., one of the weight decay, and the momentum of the directions. A round for each of the two
@@ -70,10 +71,10 @@ struct FitResult {
 //
 // Writes to out_dir: fit.json (FitRecord), start.safetensors and base.safetensors (what it and its
 // meta-training begin with), meta/ (a meta-training run), compare/NAME/ (an evaluation each),
-// report.txt and theta.safetensors, which always is the best so far. A fit that ends early goes on,
-// with kResume, with the phase in which it ended: a meta-training with its newest checkpoint, the
-// search with its round, a rival and the trials of 2. and 4. from their beginning. `request` and
-// `start` are then not read.
+// report.txt and theta.safetensors, which is the start until 4. has chosen, and then the best so
+// far. A fit that ends early goes on, with kResume, with the phase in which it ended: a
+// meta-training with its newest checkpoint, the search with its round, a rival and the trials of 2.
+// and 4. from their beginning. `request` and `start` are then not read.
 //
 // With request.updates and trials the result is a function of the request and the start, bit for
 // bit on one instruction set; the clock then changes nothing but the noted times.
