@@ -87,10 +87,7 @@ HWY_NOINLINE float StepScheduler(const SchedulerStep& s) {
 }
 
 void ClipCelo(const float* gradient, int64_t size, float* clipped) {
-  ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
-    const V g = Within(LoadSome<kWhole>(gradient + i, count), kCeloGradientClip);
-    StoreSome<kWhole>(g, clipped + i, count);
-  });
+  ClipTo(gradient, size, kCeloGradientClip, clipped);
 }
 
 void StepScheduledMoments(const ScheduledMomentsStep& step, const float* gradient, int64_t size,

@@ -41,30 +41,20 @@ std::vector<float> TensorOf(const Layout& layout, const std::string& name,
   return {values.begin(), values.end()};
 }
 
-// A layer in theta: weights [in, out] and biases [out].
-struct SchedulerPart {
-  SchedulerPart(const Layout& layout, const std::string& name, std::span<const float> theta)
-      : weights(theta.data() + layout.Find("rnn_params/" + name + "/w").offset),
-        bias(theta.data() + layout.Find("rnn_params/" + name + "/b").offset) {}
-
-  const float* weights;
-  const float* bias;
-};
-
 SchedulerLayers SchedulerLayersOf(int64_t lstm_size, const Layout& layout,
                                   std::span<const float> theta) {
-  const auto part = [&](const char* name) { return SchedulerPart(layout, name, theta); };
-  const SchedulerPart first = part("linear_1");
-  const SchedulerPart second = part("linear_2");
-  const SchedulerPart lstm = part("rnn/linear");
-  const SchedulerPart output = part("step_size");
-  using Group = PackedLinear::Group;
-  const Group inputs[] = {{first.weights, kInner, first.bias},
-                          {second.weights, kInner, second.bias}};
-  std::array<Group, kGates> gates;
+  // Outputs of a layer, from `first` on, of `out`.
+  const auto group = [&](const std::string& name, int64_t out, int64_t first) {
+    const float* weights = theta.data() + layout.Find("rnn_params/" + name + "/w").offset;
+    const float* bias = theta.data() + layout.Find("rnn_params/" + name + "/b").offset;
+    return PackedLinear::Group{weights + first, out, bias + first};
+  };
+  const PackedLinear::Group inputs[] = {group("linear_1", kInner, 0), group("linear_2", kInner, 0)};
+  std::array<PackedLinear::Group, kGates> gates;
   for (int64_t k = 0; k < kGates; ++k) {
-    gates[k] = {lstm.weights + k * lstm_size, kGates * lstm_size, lstm.bias + k * lstm_size};
+    gates[k] = group("rnn/linear", kGates * lstm_size, k * lstm_size);
   }
+  const PackedLinear::Group output = group("step_size", 1, 0);
   return {.inputs = PackedLinear(CeloScheduler::kInputs, kInner, inputs),
           .gates = PackedLinear(kInner + lstm_size, lstm_size, gates),
           .output = std::vector<float>(output.weights, output.weights + lstm_size),

@@ -261,10 +261,7 @@ void Step(const Celo2Task& task) {
   const Celo2Tensor& tensor = *task.tensor;
   const int64_t size = tensor.size();
   const std::span<float> gradient = task.scratch->Take<float>(size);
-  ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
-    const V g = LoadSome<kWhole>(task.gradient + i, n);
-    StoreSome<kWhole>(Within(g, Celo2Base::kGradientClip), gradient.data() + i, n);
-  });
+  ClipTo(task.gradient, size, Celo2Base::kGradientClip, gradient.data());
   Celo2Moment row = {};
   Celo2Moment col = {};
   if (!tensor.factored) {

@@ -133,6 +133,13 @@ HWY_INLINE void ForVectors(int64_t size, const Body& body) {
   if (i < size) body.template operator()<false>(i, size - i);
 }
 
+// to[i] = from[i] within [-limit, limit]. NaN stays.
+HWY_INLINE void ClipTo(const float* from, int64_t size, float limit, float* to) {
+  ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
+    StoreSome<kWhole>(Within(LoadSome<kWhole>(from + i, count), limit), to + i, count);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lopt
 HWY_AFTER_NAMESPACE();

@@ -44,15 +44,21 @@ Config DirectionsOf(const ThetaFile& start) {
   return ReadOptions<LearnedSchedulerOptions>(start.learned_optimizer).optimizer;
 }
 
-// The start with the directions of another optimizer and its own network. What its own directions
-// have in theta comes to be behind `kept`, unless that is empty.
-ThetaFile WithDirections(const ThetaFile& start, const std::string& optimizer,
-                         const std::string& kept) {
+// The start with the directions of another optimizer, as before its meta-training.
+ThetaFile Untrained(const ThetaFile& start, const std::string& directions) {
   ThetaFile file = start;
-  file.learned_optimizer = ResolvedOptimizer(start.learned_optimizer.With("optimizer", optimizer));
+  file.learned_optimizer = ResolvedOptimizer(start.learned_optimizer.With("optimizer", directions));
+  file.theta = OptimizerOf(file)->InitTheta(Key{});
+  return file;
+}
+
+// The same with the start's network. What its own directions have in theta comes to be behind
+// `kept`, unless that is empty.
+ThetaFile WithDirections(const ThetaFile& start, const std::string& directions,
+                         const std::string& kept) {
+  ThetaFile file = Untrained(start, directions);
   const auto before = OptimizerOf(start);
   const auto after = OptimizerOf(file);
-  file.theta = after->InitTheta(Key{});
   for (const LayoutEntry& from : before->theta_layout().entries()) {
     std::string name = from.name;
     if (!name.starts_with(kNetwork)) {
@@ -65,21 +71,16 @@ ThetaFile WithDirections(const ThetaFile& start, const std::string& optimizer,
   return file;
 }
 
-// The start with its directions for matrices and Adam's for vectors.
-ThetaFile WithAdamVectors(const ThetaFile& start) {
-  return WithDirections(
-      start,
-      fmt::format(R"({{"type": "MatricesAndVectors", "matrices": {}, "vectors": {}}})",
-                  DirectionsOf(start).Dump(-1), kAdam),
-      "optimizer/matrices/");
+// The start's directions for matrices and Adam's for vectors.
+std::string AdamForVectors(const ThetaFile& start) {
+  return fmt::format(R"({{"type": "MatricesAndVectors", "matrices": {}, "vectors": {}}})",
+                     DirectionsOf(start).Dump(-1), kAdam);
 }
 
-// The same as before meta-training, with a network that says 0. Nothing of the start's theta, so of
-// its training, is left.
+// These with a network that says 0. Nothing of the start's theta, so of its training, is left.
 ThetaFile Plain(const ThetaFile& start) {
-  ThetaFile file = WithAdamVectors(start);
+  ThetaFile file = Untrained(start, AdamForVectors(start));
   const auto optimizer = OptimizerOf(file);
-  file.theta = optimizer->InitTheta(Key{});
   for (const char* name : {kOutputs, kBiases}) {
     const LayoutEntry& entry = optimizer->theta_layout().Find(name);
     file.theta.segment(entry.offset, entry.size).setZero();
@@ -94,7 +95,9 @@ ThetaFile Plain(const ThetaFile& start) {
 ThetaFile StartOfKind(const ThetaFile& start, const std::string& kind) {
   if (kind == kTrainedKind) return start;
   if (kind == kAdamKind) return WithDirections(start, kAdam, "");
-  if (kind == kAdamVectorsKind) return WithAdamVectors(start);
+  if (kind == kAdamVectorsKind) {
+    return WithDirections(start, AdamForVectors(start), "optimizer/matrices/");
+  }
   Require(kind == kPlainKind, "fit: '{}' is no kind of candidates; the kinds are {}, {}, {}, {}",
           kind, kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind);
   return Plain(start);
