@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
+#include <spdlog/spdlog.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -26,9 +27,21 @@ std::string IsaName(int64_t target) {
   return name;
 }
 
-// Those of the machine and the build, best first, whatever is pinned.
+// Those of the machine and the build, best first, whatever is pinned. Warns, once, where a build of
+// another machine has only its slowest kernels for this one.
 const std::vector<int64_t>& SupportedTargetList() {
-  static const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  static const std::vector<int64_t> targets = [] {
+    std::vector<int64_t> found = hwy::SupportedAndGeneratedTargets();
+    const int64_t built = HWY_TARGETS & -HWY_TARGETS;
+    if (KernelsAreNative() && found.front() != built) {
+      spdlog::warn(
+          "this program was built with kernels for {} alone, which this processor lacks, and "
+          "computes one number at a time, many times more slowly. `cmake --preset release` builds "
+          "kernels for all processors",
+          IsaName(built));
+    }
+    return found;
+  }();
   return targets;
 }
 
@@ -36,8 +49,9 @@ int64_t TargetOf(std::string_view name) {
   for (const int64_t target : SupportedTargetList()) {
     if (IsaName(target) == name) return target;
   }
-  Fail("this machine has no instruction set '{}' that the program was built for; there are: {}",
-       name, fmt::join(SupportedIsas(), ", "));
+  Fail("this machine has no instruction set '{}' that the program was built for; there are: {}{}",
+       name, fmt::join(SupportedIsas(), ", "),
+       KernelsAreNative() ? " (`cmake --preset release` builds all)" : "");
 }
 
 // What an IsaScope points its thread to, one for each target.
@@ -78,6 +92,14 @@ std::string ProcessorVendor() {
 }
 
 }  // namespace
+
+bool KernelsAreNative() {
+#ifdef LOPT_NATIVE_KERNELS
+  return true;
+#else
+  return false;
+#endif
+}
 
 const hwy::ChosenTarget& ChosenTargetOfThread() {
   return of_scope != nullptr ? *of_scope : hwy::GetChosenTarget();

@@ -10,6 +10,10 @@ namespace lopt {
 // ("avx3", "avx2", "sse4", "scalar"). Kernels are compiled for each and one is chosen at run time.
 std::vector<std::string> SupportedIsas();
 
+// Whether kernels were compiled only for the best instruction set of the processor that built them
+// and for one lane at a time (LOPT_KERNELS=NATIVE), not for all.
+bool KernelsAreNative();
+
 // The one that this thread's kernels use: the IsaScope's, else the pinned one, else the best.
 std::string CurrentIsa();
 

@@ -7,6 +7,10 @@ get_property(libraries GLOBAL PROPERTY LOPT_LIBRARIES)  # names of the folder li
 list(JOIN libraries " " lopt_components)
 
 install(TARGETS lopt lopt_headers lopt_all EXPORT lopt)
+if(LOPT_KERNELS STREQUAL NATIVE)
+  install(CODE "message(STATUS \"Built for processors like this machine's (LOPT_KERNELS=NATIVE); cmake --preset release and another build make it for all\")"
+    COMPONENT lopt)
+endif()
 install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.cmake)
 if(LOPT_TORCH)
   install(EXPORT lopt_torch NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTorchTargets.cmake COMPONENT lopt-torch)

@@ -151,14 +151,18 @@ docs_environment() {
   virtual_environment "$1/docs-env" "${requires[@]}"
 }
 
-# build PRESET [TARGET...]: configures and builds; without targets, everything.
+# build PRESET [-D...] [TARGET...]: configures, with these variables, and builds; without targets, everything.
 build() {
-  local preset=$1 log start=$SECONDS failed=0
+  local preset=$1 variables=() log start=$SECONDS failed=0
   shift
+  while [[ ${1:-} == -D* ]]; do
+    variables+=("$1")
+    shift
+  done
   log=$(mktemp)
-  echo "Configuring (cmake --preset $preset)"
+  echo "Configuring (cmake --preset $preset${variables[*]:+ ${variables[*]}})"
   # Of what CMake says: what was found and what is left out.
-  cmake --preset "$preset" 2>&1 | tee "$log" | { grep --line-buffered -E '^-- +(The|Found|Asking|GPU|.* left out)' || true; } ||
+  cmake --preset "$preset" "${variables[@]}" 2>&1 | tee "$log" | { grep --line-buffered -E '^-- +(The|Found|Asking|GPU|Kernels|.* left out)' || true; } ||
     failed=1
   if [ $failed = 1 ]; then
     cat "$log" >&2

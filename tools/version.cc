@@ -104,7 +104,8 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   PrintOut("processor:        {}\n", ProcessorLine());
   PrintOut("system:           {}\n", SystemLine());
   PrintOut("C library:        {}\n", CLibrary());
-  PrintOut("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
+  PrintOut("instruction sets: {} (in use: {}){}\n", fmt::join(SupportedIsas(), " "), CurrentIsa(),
+           KernelsAreNative() ? "; built for this machine alone" : "");
   PrintOut("Highway:          {}\n", HighwayLine());
   PrintOut("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   PrintOut("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));

@@ -47,6 +47,29 @@ MatrixMap Taken(const Sides& sides, Workspace& scratch) {
   return MapOf(scratch.Take<float>(sides.rows * sides.columns), 0, sides);
 }
 
+// out += scale * a b, a b^T and a^T b. Every product calls one of these: Eigen's code for one takes
+// seconds to compile.
+void AddProduct(float scale, const ConstMatrixMap& a, const ConstMatrixMap& b, MatrixMap out) {
+  out.noalias() += scale * a * b;
+}
+void AddProductWithTransposed(float scale, const ConstMatrixMap& a, const ConstMatrixMap& b,
+                              MatrixMap out) {
+  out.noalias() += scale * a * b.transpose();
+}
+void AddProductOfTransposed(float scale, const ConstMatrixMap& a, const ConstMatrixMap& b,
+                            MatrixMap out) {
+  out.noalias() += scale * a.transpose() * b;
+}
+
+// The same for out <- a b.
+template <class Add>
+void SetTo(const Add& add, const ConstMatrixMap& a, const ConstMatrixMap& b, MatrixMap out) {
+  out.setZero();
+  add(1.0f, a, b, out);
+}
+
+ConstMatrixMap Const(const MatrixMap& x) { return ConstMatrixMap(x.data(), x.rows(), x.cols()); }
+
 // Makes `x` [rows, columns], not more rows than columns, nearly orthogonal, as MuonOptions says.
 void Orthogonalize(MatrixMap x, Workspace& scratch) {
   const int64_t rows = x.rows();
@@ -57,10 +80,10 @@ void Orthogonalize(MatrixMap x, Workspace& scratch) {
   if (std::isinf(x.norm())) x /= x.cwiseAbs().maxCoeff();
   x /= std::max(x.norm(), 1e-7f);
   for (int i = 0; i < Celo2Numbers::kIterations; ++i) {
-    gram.noalias() = x * x.transpose();
-    polynomial.noalias() = gram * gram;
+    SetTo(AddProductWithTransposed, Const(x), Const(x), gram);
+    SetTo(AddProduct, Const(gram), Const(gram), polynomial);
     polynomial = b * gram + c * polynomial;
-    next.noalias() = polynomial * x;
+    SetTo(AddProduct, Const(polynomial), Const(x), next);
     x = a * x + next;
   }
 }
@@ -237,12 +260,12 @@ class SOAPRule : public UpdateRule {
       if (tensor.left.side > 0) {
         MatrixMap l = StatisticsOf(tensor.left, state);
         l *= decay;
-        l.noalias() += (1.0f - decay) * g * g.transpose();
+        AddProductWithTransposed(1.0f - decay, g, g, l);
       }
       if (tensor.right.side > 0) {
         MatrixMap r = StatisticsOf(tensor.right, state);
         r *= decay;
-        r.noalias() += (1.0f - decay) * g.transpose() * g;
+        AddProductOfTransposed(1.0f - decay, g, g, r);
       }
       if (info.step % options_.frequency == 0) NewBases(info.step == 0, tensor, state);
     }
@@ -275,21 +298,13 @@ class SOAPRule : public UpdateRule {
   static void Rotate(const SOAPTensor& tensor, std::span<float> state, bool back, MatrixMap x,
                      MatrixMap spare) {
     if (tensor.left.side > 0) {
-      const MatrixMap q = BasisOf(tensor.left, state);
-      if (back) {
-        spare.noalias() = q * x;
-      } else {
-        spare.noalias() = q.transpose() * x;
-      }
+      const ConstMatrixMap q = Const(BasisOf(tensor.left, state));
+      SetTo(back ? AddProduct : AddProductOfTransposed, q, Const(x), spare);
       x = spare;
     }
     if (tensor.right.side > 0) {
-      const MatrixMap q = BasisOf(tensor.right, state);
-      if (back) {
-        spare.noalias() = x * q.transpose();
-      } else {
-        spare.noalias() = x * q;
-      }
+      const ConstMatrixMap q = Const(BasisOf(tensor.right, state));
+      SetTo(back ? AddProductWithTransposed : AddProduct, Const(x), q, spare);
       x = spare;
     }
   }
@@ -318,7 +333,9 @@ class SOAPRule : public UpdateRule {
       q = solver.eigenvectors().rowwise().reverse();
       return order;
     }
-    Matrix product = statistics * q;
+    Matrix product(basis.side, basis.side);
+    SetTo(AddProduct, Const(statistics), Const(q),
+          MatrixMap(product.data(), basis.side, basis.side));
     // The decomposition squares it.
     const float largest = product.cwiseAbs().maxCoeff();
     if (largest > kLargestGradient) product /= largest;
