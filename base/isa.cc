@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
-#include <spdlog/spdlog.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -17,6 +16,7 @@
 
 #include "lopt/base/dispatch.h"
 #include "lopt/base/error.h"
+#include "lopt/base/print.h"
 
 namespace lopt {
 namespace {
@@ -27,18 +27,19 @@ std::string IsaName(int64_t target) {
   return name;
 }
 
-// Those of the machine and the build, best first, whatever is pinned. Warns, once, where a build of
-// another machine has only its slowest kernels for this one.
+constexpr char kAllKernels[] = "`cmake --preset release && cmake --build build` builds all kernels";
+
+// Those of the machine and the build, best first, whatever is pinned. Warns once if the build is
+// for another kind of processor, so that only its slowest kernels run here.
 const std::vector<int64_t>& SupportedTargetList() {
   static const std::vector<int64_t> targets = [] {
     std::vector<int64_t> found = hwy::SupportedAndGeneratedTargets();
     const int64_t built = HWY_TARGETS & -HWY_TARGETS;
     if (KernelsAreNative() && found.front() != built) {
-      spdlog::warn(
-          "this program was built with kernels for {} alone, which this processor lacks, and "
-          "computes one number at a time, many times more slowly. `cmake --preset release` builds "
-          "kernels for all processors",
-          IsaName(built));
+      PrintErr(
+          "Warning: lopt has kernels only for {}, which this processor lacks. It runs many times "
+          "more slowly; {}\n",
+          IsaName(built), kAllKernels);
     }
     return found;
   }();
@@ -51,7 +52,7 @@ int64_t TargetOf(std::string_view name) {
   }
   Fail("this machine has no instruction set '{}' that the program was built for; there are: {}{}",
        name, fmt::join(SupportedIsas(), ", "),
-       KernelsAreNative() ? " (`cmake --preset release` builds all)" : "");
+       KernelsAreNative() ? fmt::format(" ({})", kAllKernels) : "");
 }
 
 // What an IsaScope points its thread to, one for each target.
@@ -130,6 +131,7 @@ std::vector<std::string> SupportedIsas() {
 }
 
 std::string CurrentIsa() {
+  SupportedTargetList();  // for its warning
   return IsaName(of_scope != nullptr ? ScopedTargets().TargetOf(of_scope)
                                      : hwy::SupportedAndGeneratedTargets().front());
 }

@@ -10,8 +10,8 @@ namespace lopt {
 // ("avx3", "avx2", "sse4", "scalar"). Kernels are compiled for each and one is chosen at run time.
 std::vector<std::string> SupportedIsas();
 
-// Whether kernels were compiled only for the best instruction set of the processor that built them
-// and for one lane at a time (LOPT_KERNELS=NATIVE), not for all.
+// Whether the build has kernels only for the best instruction set of the machine that built it, and
+// the simplest ones (LOPT_KERNELS=NATIVE).
 bool KernelsAreNative();
 
 // The one that this thread's kernels use: the IsaScope's, else the pinned one, else the best.

@@ -8,7 +8,7 @@ list(JOIN libraries " " lopt_components)
 
 install(TARGETS lopt lopt_headers lopt_all EXPORT lopt)
 if(LOPT_KERNELS STREQUAL NATIVE)
-  install(CODE "message(STATUS \"Built for processors like this machine's (LOPT_KERNELS=NATIVE); cmake --preset release and another build make it for all\")"
+  install(CODE "message(STATUS \"Its kernels are for processors like this machine's (LOPT_KERNELS=NATIVE). For all: cmake --preset release && cmake --build build\")"
     COMPONENT lopt)
 endif()
 install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.cmake)

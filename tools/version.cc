@@ -105,7 +105,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   PrintOut("system:           {}\n", SystemLine());
   PrintOut("C library:        {}\n", CLibrary());
   PrintOut("instruction sets: {} (in use: {}){}\n", fmt::join(SupportedIsas(), " "), CurrentIsa(),
-           KernelsAreNative() ? "; built for this machine alone" : "");
+           KernelsAreNative() ? "; kernels of one processor" : "");
   PrintOut("Highway:          {}\n", HighwayLine());
   PrintOut("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   PrintOut("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));

@@ -47,8 +47,8 @@ MatrixMap Taken(const Sides& sides, Workspace& scratch) {
   return MapOf(scratch.Take<float>(sides.rows * sides.columns), 0, sides);
 }
 
-// out += scale * a b, a b^T and a^T b. Every product calls one of these: Eigen's code for one takes
-// seconds to compile.
+// out += scale * a b, a b^T and a^T b. Every product goes through one of these: each product of
+// Eigen's takes seconds to compile.
 void AddProduct(float scale, const ConstMatrixMap& a, const ConstMatrixMap& b, MatrixMap out) {
   out.noalias() += scale * a * b;
 }
@@ -61,9 +61,9 @@ void AddProductOfTransposed(float scale, const ConstMatrixMap& a, const ConstMat
   out.noalias() += scale * a.transpose() * b;
 }
 
-// The same for out <- a b.
-template <class Add>
-void SetTo(const Add& add, const ConstMatrixMap& a, const ConstMatrixMap& b, MatrixMap out) {
+// out <- the product that `add` adds.
+void SetTo(void (*add)(float, const ConstMatrixMap&, const ConstMatrixMap&, MatrixMap),
+           const ConstMatrixMap& a, const ConstMatrixMap& b, MatrixMap out) {
   out.setZero();
   add(1.0f, a, b, out);
 }

@@ -20,7 +20,7 @@ constexpr const char* kAdam =
     R"({"type": "LearnableAdam", "learning_rate": 1000, "beta2": 0.995, "epsilon_root": 0})";
 constexpr const char* kOutputs = "scheduler/out/w";  // weights of the outputs
 constexpr const char* kBiases = "scheduler/out/b";   // of the network's outputs, logarithms
-constexpr std::string_view kNetwork = "scheduler/";
+constexpr std::string_view kScheduler = "scheduler/";
 constexpr std::string_view kDirections = "optimizer/";
 
 // Where theta has the logarithms of 1 minus momenta.
@@ -61,7 +61,7 @@ ThetaFile WithDirections(const ThetaFile& start, const std::string& directions,
   const auto after = OptimizerOf(file);
   for (const LayoutEntry& from : before->theta_layout().entries()) {
     std::string name = from.name;
-    if (!name.starts_with(kNetwork)) {
+    if (!name.starts_with(kScheduler)) {
       if (kept.empty()) continue;
       name.replace(0, kDirections.size(), kept);
     }

@@ -15,7 +15,7 @@
 namespace lopt {
 namespace {
 
-constexpr std::string_view kNetwork = "network.";
+constexpr std::string_view kPyloNetwork = "network.";
 
 struct PyloDecays {
   std::vector<double> momentum_decays;
@@ -71,11 +71,11 @@ std::vector<FoundArray> FromPylo(std::vector<FoundArray> arrays, const std::stri
   for (int64_t l = 0; l < inner; ++l) layers.push_back(fmt::format("linear_{}", l));
   layers.emplace_back("output");
   for (FoundArray& array : arrays) {
-    if (!array.path.starts_with(kNetwork)) continue;
+    if (!array.path.starts_with(kPyloNetwork)) continue;
     bool known = false;
     for (size_t l = 0; l < layers.size() && !known; ++l) {
       for (const auto& [name, renamed] : {std::pair("weight", "w"), std::pair("bias", "b")}) {
-        if (array.path != fmt::format("{}{}.{}", kNetwork, layers[l], name)) continue;
+        if (array.path != fmt::format("{}{}.{}", kPyloNetwork, layers[l], name)) continue;
         array.name_in_file = std::exchange(array.path, fmt::format("nn/{}{}", renamed, l));
         if (*renamed == 'w') Transpose(array);
         known = true;

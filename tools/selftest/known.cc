@@ -130,6 +130,8 @@ std::vector<float> SomeWeights(std::span<const float> theta) {
 }
 
 std::string PrintKnown() {
+  Require(!KernelsAreNative(),
+          "selftest: --print-known wants a build with all kernels (-DLOPT_KERNELS=ALL)");
   std::string text =
       "// What `lopt selftest` compares with; written by `lopt selftest --print-known`.\n"
       "// clang-format off\n"
