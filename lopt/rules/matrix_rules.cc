@@ -296,7 +296,7 @@ class SOAPRule : public UpdateRule {
 
   // x <- QL^T x QR, or back: QL x QR^T.
   static void Rotate(const SOAPTensor& tensor, std::span<float> state, bool back, MatrixMap x,
-                     MatrixMap spare) {
+                     const MatrixMap& spare) {
     if (tensor.left.side > 0) {
       const ConstMatrixMap q = Const(BasisOf(tensor.left, state));
       SetTo(back ? AddProduct : AddProductOfTransposed, q, Const(x), spare);
