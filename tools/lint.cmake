@@ -65,10 +65,17 @@ if(CLANG_TIDY)
   endfunction()
 
   # Those that are compiled alone or with definitions of their own, have a main() or stand for others that a build lacks are read alone here too.
+  # A group is compiled with the command of its first file, so it holds files of one target: of those of a folder, or of its lopt_arithmetic.
+  set(fast_files ${tidy_files})
+  list(REMOVE_ITEM tidy_files ${kernels} ${lopt_arithmetic})
+  list(REMOVE_ITEM fast_files ${tidy_files})
   set(folder)
   set(group)
-  foreach(file ${tidy_files} end)
+  foreach(file ${tidy_files} ${fast_files} end)
     get_filename_component(next ${file} DIRECTORY)
+    if(file IN_LIST fast_files)
+      string(APPEND next " at -O3")
+    endif()
     list(LENGTH group count)
     if(group AND (NOT next STREQUAL folder OR count EQUAL 16))
       lopt_tidy_test(${group})
