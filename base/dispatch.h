@@ -13,6 +13,7 @@ const hwy::ChosenTarget& ChosenTargetOfThread();
 
 // What base/isa.h says of this machine's processor and `target`, a HWY_TARGET.
 bool PacesStores(int64_t target);
+bool HasSmallTiles(int64_t target);
 
 }  // namespace lopt
 

@@ -78,18 +78,35 @@ const TargetsOfScopes& ScopedTargets() {
 
 thread_local const hwy::ChosenTarget* of_scope = nullptr;
 
-// "GenuineIntel", "AuthenticAMD"; empty on other architectures.
-std::string ProcessorVendor() {
-  std::string name;
+Processor ThisProcessor() {
+  Processor found;
 #if defined(__x86_64__)
   unsigned int largest = 0;
   std::array<unsigned int, 3> letters = {};  // EBX, EDX, ECX
-  if (__get_cpuid(0, &largest, &letters[0], &letters[2], &letters[1]) != 0) {
-    name.resize(sizeof(letters));
-    std::memcpy(name.data(), letters.data(), name.size());
-  }
+  if (__get_cpuid(0, &largest, &letters[0], &letters[2], &letters[1]) == 0) return found;
+  found.vendor.resize(sizeof(letters));
+  std::memcpy(found.vendor.data(), letters.data(), found.vendor.size());
+  unsigned int signature = 0;
+  std::array<unsigned int, 3> rest = {};
+  if (__get_cpuid(1, &signature, &rest[0], &rest[1], &rest[2]) == 0) return found;
+  const auto bits = [&](int first, int count) {
+    return static_cast<int>(signature >> first & ((1u << count) - 1));
+  };
+  const int family = bits(8, 4);
+  found.family = family == 15 ? family + bits(20, 8) : family;
+  found.model = bits(4, 4) + (family == 6 || family == 15 ? bits(16, 4) << 4 : 0);
 #endif
-  return name;
+  return found;
+}
+
+// Of the supported targets, those for which `question` is true on this processor.
+int64_t TargetsWith(bool (*question)(const Processor&, std::string_view)) {
+  const Processor processor = ThisProcessor();
+  int64_t targets = 0;
+  for (const int64_t supported : SupportedTargetList()) {
+    if (question(processor, IsaName(supported))) targets |= supported;
+  }
+  return targets;
 }
 
 }  // namespace
@@ -106,19 +123,23 @@ const hwy::ChosenTarget& ChosenTargetOfThread() {
   return of_scope != nullptr ? *of_scope : hwy::GetChosenTarget();
 }
 
-bool PacesStores(std::string_view vendor, std::string_view isa) {
-  return vendor == "GenuineIntel" && isa == "avx3";
+bool PacesStores(const Processor& processor, std::string_view isa) {
+  return processor.vendor == "GenuineIntel" && isa == "avx3";
+}
+
+bool HasSmallTiles(const Processor& processor, std::string_view isa) {
+  const int generation = processor.model >> 4;
+  return processor.vendor == "AuthenticAMD" && processor.family == 25 && isa == "avx2" &&
+         (generation == 0 || (generation >= 2 && generation <= 5));
 }
 
 bool PacesStores(int64_t target) {
-  static const int64_t targets = [] {
-    const std::string vendor = ProcessorVendor();
-    int64_t paced = 0;
-    for (const int64_t supported : SupportedTargetList()) {
-      if (PacesStores(vendor, IsaName(supported))) paced |= supported;
-    }
-    return paced;
-  }();
+  static const int64_t targets = TargetsWith(PacesStores);
+  return (targets & target) != 0;
+}
+
+bool HasSmallTiles(int64_t target) {
+  static const int64_t targets = TargetsWith(HasSmallTiles);
   return (targets & target) != 0;
 }
 

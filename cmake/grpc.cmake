@@ -15,13 +15,13 @@ if(LOPT_GRPC)
   endif()
 endif()
 
+# What gRPC's headers take is most of the time of these files, so that they are compiled together.
+file(GLOB lopt_grpc_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/learner/elastic/grpc/*.cc)
+
 # Adds those with gRPC or that without to the learner's library, and what the first wants.
 function(lopt_grpc)
-  file(GLOB with_grpc CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/learner/elastic/grpc/*.cc)
-  list(APPEND with_grpc ${PROJECT_SOURCE_DIR}/learner/elastic/tls_check.cc)
   if(NOT lopt_has_grpc)
-    # Left out of the build.
-    set_source_files_properties(${with_grpc} PROPERTIES HEADER_FILE_ONLY ON)
+    set_source_files_properties(learner/elastic/tls_check.cc PROPERTIES HEADER_FILE_ONLY ON)  # left out of the build
     return()
   endif()
   set_source_files_properties(learner/elastic/grpc_connections_nogrpc.cc PROPERTIES HEADER_FILE_ONLY ON)
@@ -33,10 +33,12 @@ function(lopt_grpc)
     COMMAND protobuf::protoc --proto_path=${PROJECT_SOURCE_DIR} --cpp_out=${PROJECT_BINARY_DIR} --grpc_out=${PROJECT_BINARY_DIR}
             --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN} learner/elastic/elastic.proto
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  target_sources(lopt_learner PRIVATE ${sources} ${headers})
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -w)
-  set_source_files_properties(${sources} ${with_grpc} PROPERTIES
-    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
-  target_include_directories(lopt_learner SYSTEM PRIVATE ${PROJECT_BINARY_DIR})
+  add_library(lopt_learner_grpc OBJECT ${lopt_grpc_sources} ${sources} ${headers})
+  set_target_properties(lopt_learner_grpc PROPERTIES UNITY_BUILD_BATCH_SIZE 0)
+  target_compile_options(lopt_learner_grpc PRIVATE ${calling_code_options})
+  target_include_directories(lopt_learner_grpc SYSTEM PRIVATE ${PROJECT_BINARY_DIR})
+  target_link_libraries(lopt_learner_grpc PRIVATE lopt_flags lopt_base spdlog::spdlog PkgConfig::GRPC protobuf::libprotobuf-lite)
+  target_sources(lopt_learner PRIVATE $<TARGET_OBJECTS:lopt_learner_grpc>)
   target_link_libraries(lopt_learner PRIVATE PkgConfig::GRPC protobuf::libprotobuf-lite)
 endfunction()

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "lopt/base/dispatch.h"
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/network/lanes-inl.h"
@@ -155,7 +156,8 @@ HWY_INLINE void ProductColumns(const MatrixProductTask& task, int64_t j, int64_t
     panel.b = packed;
     panel.stride = kV * kLanes;
   }
-  ProductRows<kProductRows, kV>(task, panel, rows, 0, j);
+  // The sums of one vector are few, so that they wait for each other.
+  ProductRows<kV == 1 ? 8 : kProductRows, kV>(task, panel, rows, 0, j);
 }
 
 // c[i, j] = c[j, i] for j < i < size.
@@ -174,17 +176,23 @@ HWY_INLINE void MirrorUpperHalf(int64_t size, int64_t stride, float* c) {
 
 // `packed`: as ProductColumns has it.
 HWY_INLINE void MultiplyMatrices(const MatrixProductTask& task, float* packed) {
+  const bool small = !kManyRegisters && HasSmallTiles(HWY_TARGET);
   for (int64_t first = 0; first < task.inner; first += kProductPanel) {
     const int64_t end = std::min(task.inner, first + kProductPanel);
-    int64_t j = 0;
-    for (; j + kProductVectors * kLanes <= task.columns; j += kProductVectors * kLanes) {
-      ProductColumns<kProductVectors>(task, j, first, end, packed);
+    // Three vectors at a time, but two and two of the last four: one alone would take longer.
+    for (int64_t j = 0; j < task.columns;) {
+      const int64_t vectors = (task.columns - j) / kLanes;
+      if (vectors == kProductVectors || (vectors > kProductVectors + 1 && !small)) {
+        ProductColumns<kProductVectors>(task, j, first, end, packed);
+        j += kProductVectors * kLanes;
+      } else if (vectors >= 2) {
+        ProductColumns<2>(task, j, first, end, packed);
+        j += 2 * kLanes;
+      } else {
+        ProductColumns<1>(task, j, first, end, packed);
+        j += kLanes;
+      }
     }
-    if (j + 2 * kLanes <= task.columns) {
-      ProductColumns<2>(task, j, first, end, packed);
-      j += 2 * kLanes;
-    }
-    if (j < task.columns) ProductColumns<1>(task, j, first, end, packed);
   }
   if (HalfIsCopied(task)) MirrorUpperHalf(task.rows, task.stride, task.c);
 }

@@ -163,7 +163,7 @@ HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch&
                                 const Features& features, float* HWY_RESTRICT outputs) {
   const int64_t hidden = net.hidden;
   const int64_t stride = net.stride;
-  const bool paces = PacesStores(HWY_TARGET);
+  const bool paces = kLanes == 16 && PacesStores(HWY_TARGET);
   float* from = scratch.hidden0;
   float* to = scratch.hidden1;
   // The outputs fill registers, so they begin where the last hidden layer does.
@@ -217,7 +217,7 @@ HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch&
 template <int kHidden, int kV, class Features>
 HWY_INLINE void NarrowOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
                               const Features& features, float* HWY_RESTRICT outputs) {
-  constexpr int kFirst = kHidden < 8 ? kHidden : 8;
+  constexpr int kFirst = kHidden < kTile ? kHidden : kTile;
   constexpr int kLast = 4;
   const int64_t stride = net.stride;
   V units[kHidden][kV];
@@ -271,14 +271,18 @@ HWY_NOINLINE void StretchOutputs(const NetworkWeights& net, const NetworkScratch
   };
   if (net.layers == 2) {
     if (net.hidden == 4) return narrow.template operator()<4, kVectors>();
+    if (net.hidden == 8) return narrow.template operator()<8, 2>();
     if constexpr (kManyRegisters) {
-      if (net.hidden == 8) return narrow.template operator()<8, 2>();
       if (net.hidden == 16) return narrow.template operator()<16, 2>();
     }
   }
-  ForGroups<kVectors>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
+  const auto outputs_of = [&]<int kV>(int64_t i) HWY_ATTR {
     ColumnOutputs<kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
-  });
+  };
+  if constexpr (!kManyRegisters) {
+    if (HasSmallTiles(HWY_TARGET)) return ForGroups<2>(0, count, outputs_of);
+  }
+  ForGroups<kVectors>(0, count, outputs_of);
 }
 
 // Each x becomes e^x, the bits of Exp. Where all are small, or at least ordinary numbers, that

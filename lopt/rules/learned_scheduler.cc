@@ -9,8 +9,8 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/network/plain_network.h"
-#include "lopt/lopt/network/sums.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/learned_scheduler_kernel.h"
 #include "lopt/lopt/rules/rule_parts.h"
 
 namespace lopt {
@@ -131,15 +131,15 @@ class ScheduledRule : public UpdateRule {
     const auto size = static_cast<double>(n);
     const double columns = x.shape.empty() ? 1.0 : static_cast<double>(x.shape.back());
     const double longest = std::max(size / columns, columns);
-    const auto step = [&](int64_t i) { return x.before[i] - x.params[i]; };
-    const double step2 = SumInLanes(n, [&](int64_t i) { return double{step(i)} * step(i); });
-    if (!std::isfinite(step2) && std::isfinite(DotInLanes(x.before, x.before))) {
+    const SchedulerSums sums = SumsOfScheduler(x.gradient, x.before, x.params, x.last);
+    if (!std::isfinite(sums.ss) && std::isfinite(sums.pp)) {
       // The optimizer's step is too large for float32. The params show it; the state stays finite.
-      Features(info, x, columns, 0);
+      Features(info, x, columns, sums, 0);
       std::ranges::fill(x.last, 0.0f);
       return;
     }
-    const auto out = network_(Features(info, x, columns, step2));
+    const double step2 = sums.ss;
+    const auto out = network_(Features(info, x, columns, sums, step2));
     const double factor = ScheduleFactor(options_.schedule, info);
     const double wanted =
         options_.step_size * factor * std::exp(std::min(out[0], 10.0)) / std::sqrt(longest);
@@ -149,26 +149,26 @@ class ScheduledRule : public UpdateRule {
     const bool wide = step2 > 0 && std::isfinite(step2) && wanted > 0 && !std::isnormal(scale);
     const auto decay = static_cast<float>(
         std::min(1.0, options_.weight_decay * factor * std::exp(std::min(2 * out[1], 10.0))));
+    if (!wide) {
+      StepOfScheduler(scale, decay, x.before, x.params, x.last);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
       const float p = x.before[i];
-      x.last[i] = wide ? static_cast<float>(exact * double{step(i)}) : scale * step(i);
+      x.last[i] = static_cast<float>(exact * double{p - x.params[i]});
       x.params[i] = (p - x.last[i]) - decay * p;
     }
   }
 
+  // step2 is sums.ss, or 0 where the step counts as none.
   std::array<double, kF> Features(const StepInfo& info, const Tensor& x, double columns,
-                                  double step2) const {
-    const auto n = std::ssize(x.params);
-    const auto size = static_cast<double>(n);
+                                  const SchedulerSums& sums, double step2) const {
+    const auto size = static_cast<double>(x.params.size());
     const auto t = static_cast<double>(info.step);
     const auto steps = static_cast<double>(info.num_steps);
-    const double gradient2 = DotInLanes(x.gradient, x.gradient);
-    const double to_last =
-        Cosine(DotInLanes(x.gradient, x.last), gradient2, DotInLanes(x.last, x.last));
-    const double to_step = Cosine(
-        SumInLanes(n,
-                   [&](int64_t i) { return double{x.gradient[i]} * (x.before[i] - x.params[i]); }),
-        gradient2, step2);
+    const double gradient2 = sums.gg;
+    const double to_last = Cosine(sums.gl, gradient2, sums.ll);
+    const double to_step = Cosine(sums.gs, gradient2, step2);
     const double square = std::min(gradient2 / size, 1e30);  // the means are float32
     const std::array<double, kMeans> values = {to_last, to_last, to_step, square, square};
     std::array<double, kMeans> means;
@@ -185,7 +185,7 @@ class ScheduledRule : public UpdateRule {
             3 * means[2] - 1,
             means[3] > 0 && means[4] > 0 ? std::clamp(std::log(means[4] / means[3]) / 2, -20.0, 3.0)
                                          : -20.0,
-            (std::log(std::max(DotInLanes(x.before, x.before) / size, 1e-8)) / 2 + 2) / 2,
+            (std::log(std::max(sums.pp / size, 1e-8)) / 2 + 2) / 2,
             (std::log(size / columns) - 3) / 2,
             (std::log(columns) - 3) / 2,
             x.shape.size() >= 2 ? 1.0 : -1.0};

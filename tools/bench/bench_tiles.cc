@@ -29,8 +29,8 @@ struct TileShape {
   int vectors;
   int units;
 };
-constexpr TileShape kTileShapes[] = {{1, 8}, {1, 16}, {2, 8}, {2, 12},
-                                     {3, 4}, {3, 8},  {4, 6}, {6, 4}};
+constexpr TileShape kTileShapes[] = {{1, 8}, {2, 4}, {1, 16}, {2, 8}, {2, 12},
+                                     {3, 4}, {3, 8}, {4, 6},  {6, 4}};
 constexpr int64_t kTileUnits = 48;  // of the layer: a multiple of every shape's
 
 // A layer's ReLU of bias + weights inputs for one tile's parameters.
