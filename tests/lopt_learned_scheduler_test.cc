@@ -9,10 +9,13 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/eigen.h"
+#include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
+#include "lopt/lopt/network/sums.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
+#include "lopt/lopt/rules/learned_scheduler_kernel.h"
 #include "tests/error_of.h"
 
 namespace lopt {
@@ -127,6 +130,43 @@ TEST_CASE("Steps over gradient descent are those of the header's formulas") {
       for (int64_t i = 0; i < e.size; ++i) {
         CHECK(got[t + 1][e.offset + i] == doctest::Approx(p[i]).epsilon(1e-4));
       }
+    }
+  }
+}
+
+TEST_CASE("The kernel has the bits of plain sums and loops on every instruction set") {
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    const IsaScope scope(isa);
+    for (const int64_t size : {0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 1000, 1003}) {
+      CAPTURE(size);
+      const std::vector<float> g = Normals(1, size);
+      const std::vector<float> p = Normals(2, size);
+      std::vector<float> u = Normals(3, size);
+      std::vector<float> l = Normals(4, size);
+      const SchedulerSums sums = SumsOfScheduler(g, p, u, l);
+      const auto sum_of = [&](const auto& x, const auto& y) {
+        return SumInLanes(size, [&](int64_t i) { return double{x(i)} * y(i); });
+      };
+      const auto of_g = [&](int64_t i) { return g[i]; };
+      const auto of_p = [&](int64_t i) { return p[i]; };
+      const auto of_l = [&](int64_t i) { return l[i]; };
+      const auto of_step = [&](int64_t i) { return p[i] - u[i]; };
+      CHECK(sums.gg == sum_of(of_g, of_g));
+      CHECK(sums.gs == sum_of(of_g, of_step));
+      CHECK(sums.gl == sum_of(of_g, of_l));
+      CHECK(sums.ss == sum_of(of_step, of_step));
+      CHECK(sums.ll == sum_of(of_l, of_l));
+      CHECK(sums.pp == sum_of(of_p, of_p));
+      std::vector<float> wanted = u;
+      std::vector<float> wanted_last = l;
+      for (int64_t i = 0; i < size; ++i) {
+        wanted_last[i] = 0.3F * of_step(i);
+        wanted[i] = (p[i] - wanted_last[i]) - 0.01F * p[i];
+      }
+      StepOfScheduler(0.3F, 0.01F, p, u, l);
+      CHECK(u == wanted);
+      CHECK(l == wanted_last);
     }
   }
 }
