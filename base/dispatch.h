@@ -11,7 +11,7 @@ namespace lopt {
 // The instruction set that base/isa.h says this thread's kernels use.
 const hwy::ChosenTarget& ChosenTargetOfThread();
 
-// What base/isa.h says of this machine's processor and `target`, a HWY_TARGET.
+// What base/processor.h says of this machine's processor and `target`, a HWY_TARGET.
 bool PacesStores(int64_t target);
 bool HasSmallTiles(int64_t target);
 

@@ -3,20 +3,16 @@
 #include <fmt/format.h>
 #include <hwy/highway.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdint>
-#include <cstring>
 #include <map>
+#include <optional>
 
 #include "lopt/base/dispatch.h"
 #include "lopt/base/error.h"
 #include "lopt/base/print.h"
+#include "lopt/base/processor.h"
 
 namespace lopt {
 namespace {
@@ -78,26 +74,7 @@ const TargetsOfScopes& ScopedTargets() {
 
 thread_local const hwy::ChosenTarget* of_scope = nullptr;
 
-Processor ThisProcessor() {
-  Processor found;
-#if defined(__x86_64__)
-  unsigned int largest = 0;
-  std::array<unsigned int, 3> letters = {};  // EBX, EDX, ECX
-  if (__get_cpuid(0, &largest, &letters[0], &letters[2], &letters[1]) == 0) return found;
-  found.vendor.resize(sizeof(letters));
-  std::memcpy(found.vendor.data(), letters.data(), found.vendor.size());
-  unsigned int signature = 0;
-  std::array<unsigned int, 3> rest = {};
-  if (__get_cpuid(1, &signature, &rest[0], &rest[1], &rest[2]) == 0) return found;
-  const auto bits = [&](int first, int count) {
-    return static_cast<int>(signature >> first & ((1u << count) - 1));
-  };
-  const int family = bits(8, 4);
-  found.family = family == 15 ? family + bits(20, 8) : family;
-  found.model = bits(4, 4) + (family == 6 || family == 15 ? bits(16, 4) << 4 : 0);
-#endif
-  return found;
-}
+std::optional<bool> scope_has_small_tiles;  // a SmallTilesScope's
 
 // Of the supported targets, those for which `question` is true on this processor.
 int64_t TargetsWith(bool (*question)(const Processor&, std::string_view)) {
@@ -123,24 +100,17 @@ const hwy::ChosenTarget& ChosenTargetOfThread() {
   return of_scope != nullptr ? *of_scope : hwy::GetChosenTarget();
 }
 
-bool PacesStores(const Processor& processor, std::string_view isa) {
-  return processor.vendor == "GenuineIntel" && isa == "avx3";
-}
-
-bool HasSmallTiles(const Processor& processor, std::string_view isa) {
-  const int generation = processor.model >> 4;
-  return processor.vendor == "AuthenticAMD" && processor.family == 25 && isa == "avx2" &&
-         (generation == 0 || (generation >= 2 && generation <= 5));
-}
-
 bool PacesStores(int64_t target) {
   static const int64_t targets = TargetsWith(PacesStores);
   return (targets & target) != 0;
 }
 
+SmallTilesScope::SmallTilesScope(bool small) { scope_has_small_tiles = small; }
+SmallTilesScope::~SmallTilesScope() { scope_has_small_tiles = std::nullopt; }
+
 bool HasSmallTiles(int64_t target) {
   static const int64_t targets = TargetsWith(HasSmallTiles);
-  return (targets & target) != 0;
+  return scope_has_small_tiles.value_or((targets & target) != 0);
 }
 
 std::vector<std::string> SupportedIsas() {

@@ -15,7 +15,7 @@ if(LOPT_GRPC)
   endif()
 endif()
 
-# What gRPC's headers take is most of the time of these files, so that they are compiled together.
+# Most of the time that these files take to compile goes into gRPC's headers, so they are compiled as one.
 file(GLOB lopt_grpc_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/learner/elastic/grpc/*.cc)
 
 # Adds those with gRPC or that without to the learner's library, and what the first wants.

@@ -36,30 +36,6 @@ TEST_CASE("x86-64 has the same instruction sets whatever Highway it is built wit
 }
 #endif
 
-TEST_CASE("Only Intel's AVX-512 paces its stores") {
-  const Processor xeon = {"GenuineIntel", 6, 0x8f};
-  CHECK(PacesStores(xeon, "avx3"));
-  CHECK_FALSE(PacesStores(xeon, "avx2"));
-  CHECK_FALSE(PacesStores({"AuthenticAMD", 25, 0x11}, "avx3"));
-  CHECK_FALSE(PacesStores({}, "neon"));
-}
-
-// Models as AMD's revision guides list them: 0 to 0f and 20 to 5f of family 25 are Zen 3, 10 to 1f
-// and 60 to af Zen 4.
-TEST_CASE("Only Zen 3 has small tiles, on AVX2") {
-  for (const int model : {0x01, 0x08, 0x21, 0x44, 0x50}) {
-    CHECK(HasSmallTiles({"AuthenticAMD", 25, model}, "avx2"));
-    CHECK_FALSE(HasSmallTiles({"AuthenticAMD", 25, model}, "sse4"));
-  }
-  for (const int model : {0x11, 0x18, 0x61, 0x74, 0xa0}) {
-    CHECK_FALSE(HasSmallTiles({"AuthenticAMD", 25, model}, "avx2"));
-  }
-  CHECK_FALSE(HasSmallTiles({"AuthenticAMD", 23, 0x31}, "avx2"));
-  CHECK_FALSE(HasSmallTiles({"AuthenticAMD", 26, 0x02}, "avx2"));
-  CHECK_FALSE(HasSmallTiles({"GenuineIntel", 25, 0x01}, "avx2"));
-  CHECK_FALSE(HasSmallTiles({}, "neon"));
-}
-
 TEST_CASE("The best supported instruction set is in use unless another is pinned") {
   const KeepIsa keep;
   const std::vector<std::string> isas = SupportedIsas();

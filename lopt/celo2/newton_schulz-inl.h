@@ -156,7 +156,7 @@ HWY_INLINE void ProductColumns(const MatrixProductTask& task, int64_t j, int64_t
     panel.b = packed;
     panel.stride = kV * kLanes;
   }
-  // The sums of one vector are few, so that they wait for each other.
+  // One vector wide, a tile needs more rows: with few sums a multiply-add waits for the last one.
   ProductRows<kV == 1 ? 8 : kProductRows, kV>(task, panel, rows, 0, j);
 }
 
@@ -179,7 +179,8 @@ HWY_INLINE void MultiplyMatrices(const MatrixProductTask& task, float* packed) {
   const bool small = !kManyRegisters && HasSmallTiles(HWY_TARGET);
   for (int64_t first = 0; first < task.inner; first += kProductPanel) {
     const int64_t end = std::min(task.inner, first + kProductPanel);
-    // Three vectors at a time, but two and two of the last four: one alone would take longer.
+    // Three vectors at a time, or two where tiles are small. The last three stay together, and the
+    // last four are two and two: one alone would take longer.
     for (int64_t j = 0; j < task.columns;) {
       const int64_t vectors = (task.columns - j) / kLanes;
       if (vectors == kProductVectors || (vectors > kProductVectors + 1 && !small)) {

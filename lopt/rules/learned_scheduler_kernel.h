@@ -5,9 +5,9 @@
 
 namespace lopt {
 
-// Sums over one tensor in an update by LearnedScheduler: g is its gradient, p what it was before
-// the optimizer's step, s = p - u of what it is after it, u, formed in float32, and l the last
-// step.
+// Sums over one tensor in an update by LearnedScheduler, of products of g, its gradient; p, the
+// params before the optimizer's step; s = p - u in float32, where u are the params after it; and l,
+// the last step.
 struct SchedulerSums {
   double gg;
   double gs;
@@ -17,8 +17,8 @@ struct SchedulerSums {
   double pp;
 };
 
-// In float64 and, like SumInLanes, in an order that does not depend on the instruction set. The
-// four spans have one size.
+// Formed in float64 and, as by SumInLanes, in an order that does not depend on the instruction set.
+// The four spans have one size.
 SchedulerSums SumsOfScheduler(std::span<const float> gradient, std::span<const float> before,
                               std::span<const float> after, std::span<const float> last);
 
