@@ -8,6 +8,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/evaluation/summary.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/scaled_steps.h"
 #include "lopt/lopt/rules/unknown_length.h"
@@ -165,6 +166,12 @@ std::vector<std::string> NamesOf(const EvaluatedOptimizers& optimizers) {
   for (const std::string& name : names) {
     Require(different.insert(name).second,
             "evaluation: two optimizers are called '{}'; give one another name", name);
+  }
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
+    Require(learned.name != kReferenceBaseline,
+            "evaluation: a learned optimizer is called '{}', as the baseline that others are "
+            "compared with; give it another name",
+            learned.name);
   }
   return names;
 }

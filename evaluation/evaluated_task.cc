@@ -310,7 +310,10 @@ void EvaluatedTask::AddStepsToAdam(const std::vector<std::vector<std::span<const
     for (size_t r = 0; r < results->size(); ++r) {
       const RunResult& result = (*results)[r];
       by_optimizer[result.optimizer].push_back(curves[r][i]);
-      if (result.optimizer == kReferenceBaseline) adam.push_back(result.final_train_loss[i]);
+      if (result.optimizer == kReferenceBaseline) {
+        adam.push_back(result.Diverged(i) ? std::numeric_limits<double>::infinity()
+                                          : result.final_train_loss[i]);
+      }
     }
     if (adam.empty()) return;
     const double target = InterquartileMean(adam);

@@ -145,6 +145,15 @@ Standings StandingsOf(const Summary& summary) {
       AddTests(summary, standings.unit, &standing);
     }
   }
+  if (standings.single() && standings.unit == Unit::kAdam) {
+    // Of one section the same fraction has an interval of pairs, as the verdict has.
+    for (Standing& standing : standings.all) {
+      if (standing.mean && std::isfinite(standing.mean->value) && standing.ratio &&
+          !std::isnan(standing.ratio->interval.low)) {
+        standing.mean = standing.ratio;
+      }
+    }
+  }
   standings.fewest_seeds = std::ranges::min(summary.rows, {}, &SummaryRow::seeds).seeds;
   if (!standings.single() && standings.unit != Unit::kLowest) {
     for (Standing& standing : standings.all) standing.ratio = RatioOfMean(standing, standings);

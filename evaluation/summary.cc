@@ -112,8 +112,8 @@ Sample TestSample(const OptimizerRuns& entry, size_t i) {
   return sample;
 }
 
-std::vector<double> Resampled(const Sample& sample) {
-  return CrossedBootstrap(sample, kResamples, KeyFromSeed(0));
+std::vector<double> Resampled(const Sample& sample, int64_t resamples = kResamples) {
+  return CrossedBootstrap(sample, resamples, KeyFromSeed(0));
 }
 
 // A figure of each seed, [seeds], and its resamples.
@@ -157,14 +157,14 @@ struct Judged {
   SummaryRow row = {};
   std::vector<int64_t> seeds = {};
   std::vector<double> train = {};          // resampled losses, [kResamples]
-  std::vector<double> test = {};           // likewise
+  std::vector<double> test = {};           // likewise, at least so many
   std::optional<double> tuning_loss = {};  // of baselines
 };
 
-Judged JudgedOf(const Task& task, const OptimizerRuns& entry, size_t i) {
+Judged JudgedOf(const Task& task, const OptimizerRuns& entry, size_t i, int64_t resamples) {
   const std::vector<double> train_losses = Losses(entry, &RunResult::final_train_loss, i);
   Judged judged{.train = Resampled({.values = train_losses}),
-                .test = Resampled(TestSample(entry, i))};
+                .test = Resampled(TestSample(entry, i), resamples)};
   SummaryRow& row = judged.row;
   row = {.task = task.name,
          .optimizer = entry.optimizer,
@@ -277,7 +277,8 @@ class MeanOfFractions {
     ++count_;
     log_sum_ += std::log(judged.row.test_loss.value / unit.row.test_loss.value);
     for (size_t r = 0; r < resampled_.size(); ++r) {
-      resampled_[r] += std::log(judged.test[r] / unit.test[r]);
+      // 1 where both are infinite, as FractionOf has it.
+      if (judged.test[r] != unit.test[r]) resampled_[r] += std::log(judged.test[r] / unit.test[r]);
     }
   }
 
@@ -451,16 +452,25 @@ bool HasReference(const Summary& summary) {
          summary.rows.end();
 }
 
+bool HasBestBaseline(const Summary& summary) {
+  return std::ranges::any_of(summary.aggregate,
+                             [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+}
+
 Summary Summarize(const std::vector<RunResult>& results, const std::vector<OptimizerInfo>& infos) {
   const std::vector<Task> tasks = GroupByTask(results);
   Summary summary{.optimizers = infos};
   std::vector<std::string> optimizers;
   std::vector<std::vector<Judged>> sections;
+  int64_t comparisons = 0;
+  for (const Task& task : tasks) comparisons += std::ssize(task.steps);
+  // The least p-value, 2 / (resamples + 1), has to pass Holm's first step, 0.05 / comparisons.
+  const int64_t resamples = std::max(kResamples, 40 * comparisons);
   for (const Task& task : tasks) {
     for (size_t i = 0; i < task.steps.size(); ++i) {
       std::vector<Judged>& section = sections.emplace_back();
       for (const OptimizerRuns& entry : task.optimizer_runs) {
-        section.push_back(JudgedOf(task, entry, i));
+        section.push_back(JudgedOf(task, entry, i, resamples));
         section.back().row.trained_on = HasTrainedOn(infos, section.back().row);
       }
       AddVerdicts(&section);

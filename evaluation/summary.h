@@ -12,9 +12,9 @@
 
 namespace lopt {
 
-// An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples, a function
-// of the numbers alone). Of test losses the bootstrap draws the parts of the test split as well as
-// the seeds, where the results have them.
+// An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples or more, a
+// function of the numbers alone). Of test losses the bootstrap draws the parts of the test split as
+// well as the seeds, where the results have them.
 struct Estimate {
   double value = 0;        // interquartile mean
   Interval interval = {};  // 95 %, of the same unit
@@ -136,6 +136,8 @@ inline constexpr const char* kReferenceBaseline = "Adam";
 
 // Whether it was among the optimizers.
 bool HasReference(const Summary& summary);
+// Whether tasks have a best baseline, of which losses are fractions.
+bool HasBestBaseline(const Summary& summary);
 
 // `infos` may say more of some optimizers than the results do. Throws Error if an optimizer has
 // several results for one task and seed, or if the asked steps differ within a task.

@@ -189,11 +189,6 @@ std::string ShownMean(const std::optional<GeometricMean>& mean) {
   return mean ? fmt::format("{} ({})", Rounded(mean->estimate.value, 3), mean->count) : "-";
 }
 
-bool HasBestBaseline(const Summary& summary) {
-  return std::ranges::any_of(summary.aggregate,
-                             [](const AggregateRow& row) { return row.best_ratio.has_value(); });
-}
-
 // Over all tasks, of the optimizers of the rows.
 std::string AgainstBestTable(const Summary& summary, const std::vector<SummaryRow>& rows) {
   const bool has_best = HasBestBaseline(summary);
@@ -342,10 +337,13 @@ std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sec
     const std::string& optimizer = aggregate.optimizer;
     const auto row = std::ranges::find(summary.rows, optimizer, &SummaryRow::optimizer);
     if (row->learning_rate || optimizer == kReferenceBaseline) continue;
-    text +=
-        fmt::format("- {}\n  - {}\n  - {}\n", MarkdownName(optimizer),
-                    Balance(optimizer, sections, "Test", TestLoss, &SummaryRow::test_verdict),
-                    Balance(optimizer, sections, "Train", TrainLoss, &SummaryRow::train_verdict));
+    text += fmt::format("- {}\n", MarkdownName(optimizer));
+    if (HasReference(summary)) {
+      text +=
+          fmt::format("  - {}\n  - {}\n",
+                      Balance(optimizer, sections, "Test", TestLoss, &SummaryRow::test_verdict),
+                      Balance(optimizer, sections, "Train", TrainLoss, &SummaryRow::train_verdict));
+    }
     if (aggregate.best_ratio) {
       const int64_t judged = aggregate.best_better + aggregate.best_worse + aggregate.best_unclear;
       text += fmt::format(
@@ -359,12 +357,13 @@ std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sec
 }
 
 std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sections) {
-  std::vector<std::string> header = {"optimizer",
-                                     "test loss / Adam's",
-                                     "train loss / Adam's",
-                                     ToString(Verdict::kBetter),
-                                     ToString(Verdict::kWorse),
-                                     ToString(Verdict::kUnclear)};
+  std::vector<std::string> header = {"optimizer"};
+  const bool has_adam = HasReference(summary);
+  if (has_adam) {
+    header.insert(header.end(),
+                  {"test loss / Adam's", "train loss / Adam's", ToString(Verdict::kBetter),
+                   ToString(Verdict::kWorse), ToString(Verdict::kUnclear)});
+  }
   const bool has_best = HasBestBaseline(summary);
   if (has_best) {
     header.insert(header.end(), {"test loss / best baseline's", "better than it", "worse than it",
@@ -385,13 +384,13 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
     left_out = std::max(left_out, row.left_out);
     const bool adam = row.optimizer == kReferenceBaseline;
     const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
-    std::vector<std::string> line = {
-        MarkdownName(row.optimizer),
-        Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
-        Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
-        count(row.better),
-        count(row.worse),
-        count(row.unclear)};
+    std::vector<std::string> line = {MarkdownName(row.optimizer)};
+    if (has_adam) {
+      line.insert(line.end(),
+                  {Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
+                   Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
+                   count(row.better), count(row.worse), count(row.unclear)});
+    }
     if (has_best) {
       line.push_back(row.best_ratio ? Shown(*row.best_ratio, 3, false) : "-");
       for (const int64_t n : {row.best_better, row.best_worse, row.best_unclear}) {
@@ -402,17 +401,20 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
     table.Add(std::move(line));
   }
   std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
-  text +=
-      "Losses are fractions of tuned Adam's on the same task and steps. Better, worse and unclear "
-      "count the tasks by test loss.";
-  if (left_out > 0) {
+  if (has_adam) {
+    text +=
+        "Losses are fractions of tuned Adam's on the same task and steps. Better, worse and "
+        "unclear count the tasks by test loss.";
+  }
+  if (has_adam && left_out > 0) {
     text += fmt::format(
         " Where Adam's loss is not a positive number ({} of {}) there are no fractions.", left_out,
         sections.size());
   }
   if (has_best) {
+    text += has_adam ? " " : "";
     text +=
-        " The best baseline of a task has the lowest loss on inner_valid of all when they are "
+        "The best baseline of a task has the lowest loss on inner_valid of all when they are "
         "tuned. Against it, the fraction is the geometric mean of those that are above 0, and "
         "better and worse are counted after Holm's correction for the number of tasks, at 5 %.";
   }
@@ -541,7 +543,7 @@ std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
   std::string text = Notes(summary) + TwoTables(summary, sections.size());
-  if (HasReference(summary)) text += AllTasks(summary, sections);
+  if (HasReference(summary) || HasBestBaseline(summary)) text += AllTasks(summary, sections);
   for (const SummaryRows rows : sections) {
     const bool has_adam =
         std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer) != rows.end();

@@ -397,6 +397,11 @@ TEST_CASE("EvaluatedOptimizers need names of their own") {
   CHECK_THROWS_WITH_AS(
       Evaluation(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("Adam")}),
       "evaluation: two optimizers are called 'Adam'; give one another name", Error);
+  CHECK_THROWS_WITH_AS(
+      Evaluation(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("SGD")}),
+      "evaluation: a learned optimizer is called 'Adam', as the baseline that others are compared "
+      "with; give it another name",
+      Error);
   CHECK_THROWS_WITH_AS(Evaluation(Quadratics(), {}),
                        "evaluation: there is nothing to judge; give a theta file or a baseline",
                        Error);

@@ -365,6 +365,10 @@ by itself, 5 %)
   CHECK_NE(NarrowTable(summary, 80).find("; ratio, verdict: against tuned Adam\n"),
            std::string::npos);
   CHECK(VerdictSentence(summary).starts_with("mlp is ahead of tuned Adam, beyond chance: its "));
+  // The interval is that of pairs, from which the verdict is.
+  summary.aggregate[1].test_ratio = {0.5, {0.2, 2}};
+  summary.rows[1].test_ratio = {0.5, {0.49, 0.51}};
+  CHECK_NE(VerdictSentence(summary).find("(95 % interval 0.490 to 0.510)"), std::string::npos);
 }
 
 TEST_CASE("With neither two tuned baselines nor Adam a difference may be chance") {

@@ -527,6 +527,36 @@ TEST_CASE("against the best baselines, ratios have a geometric mean and counts a
   CHECK(RowOf(summary, "doubtful", "learned").best_p_value.value() > 0.05);
 }
 
+TEST_CASE("Over many tasks Holm's test can still say better") {
+  std::vector<RunResult> results;
+  const std::vector<double> best = {1, 1.01, 1.02, 1.03};
+  std::vector<double> half = best;
+  for (double& loss : half) loss /= 2;
+  constexpr int64_t kTasks = 60;
+  for (int64_t t = 0; t < kTasks; ++t) {
+    const std::string task = std::to_string(t);
+    AddTuned(&results, task, "Adam", 3, {2, 2, 2, 2});
+    AddTuned(&results, task, "best", 2, best);
+    Add(&results, task, "learned", half);
+  }
+  CHECK(AggregateOf(Summarize(results), "learned").best_better == kTasks);
+}
+
+TEST_CASE("In resamples in which both losses are infinite their ratio is 1") {
+  std::vector<RunResult> results;
+  const std::vector<double> losses = {1, 1, 1, 1, 1, 1, 1, kInfinity};
+  AddTuned(&results, "a", "Adam", 3, {2, 2, 2, 2, 2, 2, 2, 2});
+  AddTuned(&results, "a", "best", 2, losses);
+  Add(&results, "a", "same", losses);
+  const Summary summary = Summarize(results);
+  for (const char* optimizer : {"best", "same"}) {
+    const Estimate ratio = AggregateOf(summary, optimizer).best_ratio.value();
+    CHECK(ratio.value == 1);
+    CHECK(ratio.interval.low == 1);
+    CHECK(ratio.interval.high == 1);
+  }
+}
+
 TEST_CASE("Tasks that were trained on and the others have a geometric mean each") {
   std::vector<RunResult> results;
   const std::vector<std::pair<std::string, double>> fractions = {

@@ -254,6 +254,18 @@ TEST_CASE("where there is a best baseline, a column compares with it, and three 
                 "5, unclear on 6; geometric mean of the fractions 1.25 [1.20, 1.30].\n") !=
       std::string::npos);
   CHECK(MarkdownTable(SomeSummary()).find("best baseline") == std::string::npos);
+  // Without Adam the table of all tasks has the rest.
+  for (SummaryRow& row : summary.rows) {
+    if (row.optimizer == kReferenceBaseline) row.optimizer = "SGD";
+  }
+  for (AggregateRow& row : summary.aggregate) {
+    if (row.optimizer == kReferenceBaseline) row.optimizer = "SGD";
+  }
+  const std::string without = MarkdownTable(summary);
+  CHECK(without.find("## All tasks") != std::string::npos);
+  CHECK(without.find("/ Adam's") == std::string::npos);
+  CHECK(without.find("1.25 [1.20, 1.30]") != std::string::npos);
+  CHECK(without.find("better on 4 of 15") != std::string::npos);
 }
 
 // Whether every line is at most 80 characters wide.

@@ -16,6 +16,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/options.h"
+#include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
@@ -108,6 +109,15 @@ TEST_CASE("A training that diverged loses, of whichever optimizer it is") {
   CHECK(JudgeFit({Judged("fitted", {1, 1, 1}), Judged("start", {infinity, 2, nan})}).take);
   CHECK_FALSE(JudgeFit({Judged("fitted", {1, nan, 1}), Judged("start", {2, 2, 2})}).take);
   CHECK_FALSE(JudgeFit({Judged("fitted", {nan, nan, nan}), Judged("start", {nan, nan, nan})}).take);
+}
+
+TEST_CASE("Where all of the others diverged somewhere, the best diverged least") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const FitVerdict verdict =
+      JudgeFit({Judged("fitted", {5, 5, 5}), Judged("start", {infinity, infinity, infinity}),
+                Judged("AdamW", {0.1, 0.1, infinity})});
+  CHECK_FALSE(verdict.take);
+  CHECK(Has(verdict.text, "the best of the others is AdamW"));
 }
 
 TEST_CASE("The table has the best first, in 80 columns") {
@@ -505,6 +515,55 @@ TEST_CASE("With updates and trials a fit has the same bits on any threads, also 
   CHECK_EQ(part.record.status, "finished");
 }
 
+TEST_CASE("Results that a machine lost as it went down are made anew") {
+  const TempDirectory scratch;
+  FitOptions options{.out_dir = scratch / "fit", .threads = 2};
+  const FitResult whole = RunFit(Request(kBowl, 3, 3), Start(20), options);
+  REQUIRE(whole.judged.front().contender.name == kFitted);
+  options.existing = ExistingFit::kResume;
+  for (const char* lost : {"fitted", "Muon-cosine"}) {
+    CAPTURE(lost);
+    WriteTextFile(scratch / "fit/compare/" + lost + "/results.jsonl", "");
+    const FitResult again = RunFit({}, Start(), options);
+    CHECK_EQ(again.record.take, whole.record.take);
+    CHECK_EQ(again.record.verdict, whole.record.verdict);
+    CHECK(NumbersOf(again) == NumbersOf(whole));
+  }
+}
+
+TEST_CASE("A meta-training that wrote no config yet begins anew") {
+  const TempDirectory scratch;
+  const FitRequest request = Request(kBowl, 3, 3);
+  const FitResult whole = RunFit(request, Start(20), {.out_dir = scratch / "whole"});
+  std::atomic<bool> stop = false;
+  FitOptions options{.out_dir = scratch / "fit", .stop = &stop};
+  options.on_progress = [&](const FitProgress& progress) {
+    stop = progress.phase == "meta-training";
+  };
+  REQUIRE(RunFit(request, Start(20), options).interrupted);
+  const std::string meta = scratch / "fit/meta";
+  RemoveMatching(meta, [](std::string_view name) { return name != "manifest.json"; });
+  const FitResult resumed =
+      RunFit({}, Start(), {.out_dir = scratch / "fit", .existing = ExistingFit::kResume});
+  CHECK(NumbersOf(resumed) == NumbersOf(whole));
+}
+
+TEST_CASE("Time that was measured with so many threads is not divided with others") {
+  const TempDirectory scratch;
+  std::atomic<bool> stop = false;
+  FitOptions options{.out_dir = scratch / "fit", .threads = 2, .stop = &stop};
+  options.on_progress = [&](const FitProgress& progress) { stop = progress.phase == "step sizes"; };
+  FitRequest request = Request(kBowl, 0, 2);
+  request.trials = {};
+  request.minutes = 1;
+  REQUIRE(RunFit(request, Start(), options).interrupted);
+  options.existing = ExistingFit::kResume;
+  options.threads = 1;
+  CHECK(Has(ErrorOf([&] { RunFit({}, Start(), options); }),
+            "it was begun with 2 threads, by whose speed its time is divided, and this process has "
+            "1; give as many (--threads)"));
+}
+
 TEST_CASE("A stop leaves the best so far: the start, then what the search found") {
   const TempDirectory scratch;
   const auto stop_in = [&](const std::string& phase, ExistingFit existing) {
@@ -650,6 +709,19 @@ TEST_CASE("What cannot be done is an error that says what can") {
   request = Request(kBowl, 2, 2);
   request.seeds = 2;
   CHECK_EQ(error(request), "fit: wanted at least 3 seeds, got 2");
+  request.seeds = 10001;
+  CHECK_EQ(error(request), "fit: wanted at most 10000 seeds, got 10001");
+  request = Request(kBowl, 2, 2);
+  request.seed = -1;
+  CHECK_EQ(error(request), "fit: seed must be at least 0, got -1");
+  request = Request(kBowl, 2, 2);
+  request.data_dir = scratch / "data";
+  CHECK_EQ(error(request),
+           "fit: data_dir is " + scratch / "data" + ", but the task reads nothing from it");
+  CHECK_EQ(ErrorOf([&] {
+             RunFit(Request(kBowl, 2, 2), Start(), {.out_dir = scratch / "fit", .threads = 0});
+           }),
+           "fit: threads must be between 1 and 1024, got 0");
   request = Request(kBowl, 2, 1);
   CHECK_EQ(error(request), "fit: trials must be between 2 and 10000, got 1");
   request.trials = {};
@@ -670,6 +742,19 @@ TEST_CASE("What cannot be done is an error that says what can") {
   CHECK_EQ(error(Request(kBowl, 0, 2)), "no error");
   CHECK(
       Has(error(Request(kBowl, 0, 2)), "/fit holds a fit already: resume it (--resume), replace"));
+  // What is not a fit's stays.
+  for (const char* file : {"theta.safetensors", "compare/notes.txt"}) {
+    const std::string path = scratch / "another/" + file;
+    MakeDirectories(path.substr(0, path.rfind('/')));
+    WriteTextFile(path, "not a fit's");
+    CHECK(Has(ErrorOf([&] {
+                RunFit(Request(kBowl, 0, 2), Start(),
+                       {.out_dir = scratch / "another", .existing = ExistingFit::kReplace});
+              }),
+              "/another holds no fit, but something called "));
+    CHECK(Exists(path));
+    RemoveMatching(scratch / "another", [](std::string_view) { return true; });
+  }
   CHECK(Has(ErrorOf([&] {
               RunFit({}, Start(), {.out_dir = scratch / "none", .existing = ExistingFit::kResume});
             }),

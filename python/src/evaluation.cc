@@ -102,6 +102,9 @@ nb::object MemberOf(const std::vector<int64_t>& steps) {
 nb::dict RunOf(const RunResult& run) {
   nb::dict dict;
   VisitMembers(run, [&](const char* name, const auto& member) { dict[name] = MemberOf(member); });
+  nb::list diverged;
+  for (size_t i = 0; i < run.steps.size(); ++i) diverged.append(run.Diverged(i));
+  dict["diverged"] = diverged;
   return dict;
 }
 
@@ -129,9 +132,6 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
     optimizers.learned.push_back(
         NamedLearnedOptimizerOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
-  if (start) AddStarts(&optimizers);
-  if (unknown_length) AddUnknownLengths(&optimizers);
-  if (tune_learned) AddTunedSteps(&optimizers);
   optimizers.baselines = BaselinesNamed(baselines);
 
   LongCall call("evaluate");
@@ -146,6 +146,9 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   Summary summary;
   call.Run([&] {
     if (isa) PinIsa(*isa);
+    if (start) AddStarts(&optimizers);  // draws weights
+    if (unknown_length) AddUnknownLengths(&optimizers);
+    if (tune_learned) AddTunedSteps(&optimizers);
     if (!out.empty()) {
       summary = RunEvaluation(read, optimizers,
                               {.out_dir = out,

@@ -82,7 +82,9 @@ struct FitResult {
 // Throws Error if the request has less than 20 steps or 3 seeds or no way to tell how long to work;
 // if the time is too short, with the minutes that are needed; if `start` is no LearnedScheduler,
 // whose steps can be multiplied within theta; if out_dir holds a fit that got beyond measuring and
-// is to be refused, or none that could be resumed, or another process is in it; as
+// is to be refused, or none that could be resumed, or another's file in the place of one of a
+// fit's, or another process is in it; if a fit whose time is divided by the clock goes on with
+// another number of threads; if data_dir is given and the task reads nothing from it; as
 // TaskRegistry().Make, RunMetaTraining and RunEvaluation do.
 FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOptions& options);
 

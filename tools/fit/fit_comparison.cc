@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lopt/base/config.h"
+#include "lopt/base/file.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_run.h"
 #include "lopt/evaluation/results_file.h"
@@ -16,9 +17,13 @@ std::string DirectoryOf(const FitDirectory& directory, const std::string& name) 
   return directory.PathOf(kFitCompareDirectory) + "/" + name;
 }
 
+std::string ResultsOf(const FitDirectory& directory, const std::string& name) {
+  return DirectoryOf(directory, name) + "/results.jsonl";
+}
+
 std::vector<double> TestLosses(const FitDirectory& directory, const std::string& name) {
   std::vector<double> losses;
-  for (const RunResult& run : ReadResults(DirectoryOf(directory, name) + "/results.jsonl").runs) {
+  for (const RunResult& run : ReadResults(ResultsOf(directory, name)).runs) {
     losses.push_back(run.test_loss.front());
   }
   return losses;
@@ -86,7 +91,14 @@ const std::vector<Baseline>& FitRivals() {
 }
 
 bool CompareFit(FitContext* fit) {
-  const FitRecord& record = fit->record();
+  FitRecord& record = fit->record();
+  // A machine that went down may have lost results that fit.json tells of: from the first of these
+  // on all are judged anew.
+  const auto lost = std::ranges::find_if(record.contenders, [&](const FitContender& one) {
+    return !Exists(ResultsOf(fit->directory, one.name)) ||
+           std::ssize(TestLosses(fit->directory, one.name)) != fit->request().seeds;
+  });
+  record.contenders.erase(lost, record.contenders.end());
   // The first candidate is the start.
   if (record.candidates->best > 0 &&
       !JudgeContender(fit, {.name = kFitted, .seconds = record.FittingSeconds()},

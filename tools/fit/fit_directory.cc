@@ -9,6 +9,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
+#include "lopt/base/parallel.h"
 #include "lopt/base/record.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/fit/fit_candidate.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int64_t kFewestSteps = 20;
 constexpr int64_t kFewestFitSeeds = 3;
+constexpr int64_t kMostFitSeeds = 10000;
 
 constexpr std::string_view kFitFiles[] = {
     kFitFile,       kFitStartFile,     kFitBaseFile,        kFitThetaFile,
@@ -29,6 +31,9 @@ void CheckFitRequest(const FitRequest& request) {
           request.steps);
   Require(request.seeds >= kFewestFitSeeds, "fit: wanted at least {} seeds, got {}",
           kFewestFitSeeds, request.seeds);
+  Require(request.seeds <= kMostFitSeeds, "fit: wanted at most {} seeds, got {}", kMostFitSeeds,
+          request.seeds);
+  Require(request.seed >= 0, "fit: seed must be at least 0, got {}", request.seed);
   Require(request.minutes || (request.updates && request.trials),
           "fit: wanted minutes, or both updates and trials, to know when to end");
   Require(!(request.minutes && request.updates && request.trials),
@@ -57,17 +62,22 @@ bool IsBegun(const std::string& file) {
 FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
                            const FitOptions& options)
     : out_(options.out_dir), start_(start) {
+  Require(options.threads >= 1 && options.threads <= kMaxThreads,
+          "fit: threads must be between 1 and {}, got {}", kMaxThreads, options.threads);
   const bool resume = options.existing == ExistingFit::kResume;
   record_.request = resume ? ReadFitRequest(out_) : request;
   if (!resume) {
     CheckFitRequest(request);
     CheckFitStart(start);
   }
-  task_ = TaskRegistry().Make(record_.request.task, TaskResources(record_.request.data_dir));
+  const TaskResources resources(record_.request.data_dir);
+  task_ = TaskRegistry().Make(record_.request.task, resources);
+  Require(record_.request.data_dir.empty() || resources.data_dir_used(),
+          "fit: data_dir is {}, but the task reads nothing from it", record_.request.data_dir);
   MakeOutputDirectory(out_);
   lock_ = std::make_unique<RunLock>(out_, "fit");
   if (resume) {
-    GoOn();
+    GoOn(options.threads);
     return;
   }
   record_.version = options.version;
@@ -75,16 +85,30 @@ FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
   BeginAnew(options.existing == ExistingFit::kReplace);
 }
 
-void FitDirectory::GoOn() {
+void FitDirectory::GoOn(int threads) {
   record_ = ReadRecordFile<FitRecord>(PathOf(kFitFile));
   start_ = ReadThetaFile(PathOf(kFitStartFile));
   Require(record_.isa == CurrentIsa(),
           "cannot resume {}: it was computed on instruction set {}, this process uses {}; pin "
           "it ({})",
           out_, record_.isa, CurrentIsa(), OptionWords("isa"));
+  const FitRequest& asked = record_.request;
+  const int64_t measured = record_.measured ? record_.measured->threads : threads;
+  Require(measured == threads || (asked.updates && asked.trials) || record_.status == "finished",
+          "cannot resume {}: it was begun with {} threads, by whose speed its time is divided, and "
+          "this process has {}; give as many ({})",
+          out_, measured, threads, OptionWords("threads"));
 }
 
 void FitDirectory::BeginAnew(bool replace) {
+  // The start is the first file that a fit writes.
+  const bool has_fit = Exists(PathOf(kFitFile)) || Exists(PathOf(kFitStartFile));
+  for (const std::string_view name : kFitFiles) {
+    Require(has_fit || !Exists(PathOf(std::string(name))),
+            "{} holds no fit, but something called {}, which a fit would replace: choose another "
+            "directory ({})",
+            out_, name, OptionWords("out"));
+  }
   Require(replace || !Exists(PathOf(kFitFile)) || !IsBegun(PathOf(kFitFile)),
           "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
           "({})",

@@ -42,7 +42,7 @@ class FitDirectory {
 
  private:
   void BeginAnew(bool replace);
-  void GoOn();
+  void GoOn(int threads);
 
   const std::string out_;
   ThetaFile start_;

@@ -54,7 +54,7 @@ bool MeasureFit(FitContext* fit) {
   const Key key = FitKey(*fit, FitDraw::kMeasure);
   const double enough = EnoughSeconds(request);
   fit->trainings.Measure(*rule, 1, key, 0);  // what is slow once only
-  FitMeasurement found;
+  FitMeasurement found = {.threads = fit->options.threads};
   const FitTrainings::Speed speed = fit->trainings.Measure(*rule, request.steps, key, enough);
   found.training[request.start] = speed.seconds;
   found.log_loss = speed.positive_loss;

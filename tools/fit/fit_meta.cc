@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -17,6 +18,16 @@ namespace {
 constexpr int64_t kShortestPart = 8;  // of the steps
 
 int64_t ShortestLength(int64_t steps) { return steps / kShortestPart; }
+
+// Losses of whole trainings may be below 0 where those of the first steps are not.
+bool WantsLogLoss(const FitRecord& record) {
+  const auto has_log = [](const FitTrial& trial) { return trial.loss.value_or(0) >= 0; };
+  return record.measured->log_loss && std::ranges::all_of(record.search->trials, has_log) &&
+         std::ranges::all_of(record.bases->trials, has_log);
+}
+
+// Between two notes of how long meta-training has taken, for fits that are killed.
+constexpr double kNotedSeconds = 10;
 
 }  // namespace
 
@@ -67,10 +78,10 @@ bool MetaTrainBase(FitContext* fit) {
     }
     const std::string base = fit->directory.PathOf(kFitBaseFile);
     MetaTrainConfig config =
-        FitMetaConfig(fit->request(), ReadThetaFile(base).learned_optimizer,
-                      record.measured->log_loss, record.measured->updates, kFitPairs, base);
+        FitMetaConfig(fit->request(), ReadThetaFile(base).learned_optimizer, WantsLogLoss(record),
+                      record.measured->updates, kFitPairs, base);
     // Its path may have been another then.
-    if (resume) {
+    if (resume && Exists(directory + "/config.json")) {
       config.init_theta =
           ReadOptions<MetaTrainConfig>(Config::Load(directory + "/config.json")).init_theta;
     }
@@ -78,11 +89,18 @@ bool MetaTrainBase(FitContext* fit) {
     options.resume = resume;
     options.version = fit->options.version;
     options.stop = fit->options.stop;
+    const double before = record.meta_seconds;
+    auto noted = SteadyClock::now();
     options.on_step = [&](const MetaTrainProgress& step) {
+      record.meta_seconds = before + step.seconds;
+      if (FitSecondsSince(noted) >= kNotedSeconds) {
+        fit->directory.Save();
+        noted = SteadyClock::now();
+      }
       fit->tell(stage, static_cast<double>(step.updates) / static_cast<double>(step.meta_steps));
     };
     const MetaTrainResult result = RunMetaTraining(config, options);
-    record.meta_seconds += result.seconds;
+    record.meta_seconds = before + result.seconds;
     fit->directory.Save();
     if (result.interrupted) return false;
   }

@@ -39,6 +39,7 @@ struct FitRequest {
 // How fast the task is trained here, and what that leaves time for.
 struct FitMeasurement {
   double seconds = 0;                           // that measuring took
+  int64_t threads = 0;                          // that times are of
   bool log_loss = false;                        // whether all losses were above 0
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
@@ -49,6 +50,7 @@ struct FitMeasurement {
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("seconds", seconds);
+    visit("threads", threads);
     visit("log_loss", log_loss);
     visit("update_seconds", update_seconds);
     visit("training", training);
@@ -118,7 +120,7 @@ struct FitContender {
 
 // The file fit.json of a fit's directory: what it was asked for, and what it has found so far.
 struct FitRecord {
-  static constexpr const char* kFormat = "lopt fit 3";  // the first key of the file
+  static constexpr const char* kFormat = "lopt fit 4";  // the first key of the file
 
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program
@@ -128,7 +130,7 @@ struct FitRecord {
   std::optional<FitSearch> steps = {};        // over multipliers of steps, in short trainings
   std::optional<FitSearch> search = {};       // in whole trainings; grows by rounds
   std::optional<FitSearch> bases = {};        // the start, and the best of the search, again
-  double meta_seconds = 0;                    // of meta-training, up to the last orderly stop
+  double meta_seconds = 0;                    // of meta-training; of a killed one, up to 10 less
   bool meta_ended = false;                    // or there was none
   std::optional<FitSearch> candidates = {};   // bases, and what was meta-trained
   std::vector<FitContender> contenders = {};  // those that have been judged

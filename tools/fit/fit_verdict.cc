@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "lopt/base/error.h"
 #include "lopt/base/wrapped.h"
@@ -32,6 +33,21 @@ int64_t SeedsBelow(const FitJudged& one, const FitJudged& other) {
   return below;
 }
 
+// Trainings that diverged, and the mean of the others: what is less is better.
+std::pair<int64_t, double> RankOf(const FitJudged& one) {
+  int64_t diverged = 0;
+  double sum = 0;
+  for (const double loss : one.test_loss) {
+    if (std::isfinite(loss)) {
+      sum += loss;
+    } else {
+      ++diverged;
+    }
+  }
+  return {diverged,
+          sum / static_cast<double>(std::max<int64_t>(1, std::ssize(one.test_loss) - diverged))};
+}
+
 std::string FitLossText(double loss) {
   return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "diverged";
 }
@@ -50,7 +66,7 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
   const FitJudged* fitted = FindFitted(judged);
   const FitJudged* best = nullptr;
   for (const FitJudged& one : judged) {
-    if (&one != fitted && (best == nullptr || one.Mean() < best->Mean())) best = &one;
+    if (&one != fitted && (best == nullptr || RankOf(one) < RankOf(*best))) best = &one;
   }
   Require(best != nullptr, "fit: there is nothing to compare with");
   if (fitted == nullptr) {

@@ -95,21 +95,23 @@ void AddComparison(const OptimizerComparison& comparison, ReportPage* page) {
 
 void AddAggregate(const ComparedSummary& compared, ReportPage* page) {
   const Summary& summary = compared.summary;
-  if (!HasReference(summary)) return;
+  const bool has_adam = HasReference(summary);
+  if (!has_adam && !HasBestBaseline(summary)) return;
   std::vector<HtmlRow> rows;
   for (const OptimizerComparison::Row& standing : compared.comparison.rows) {
     const auto row = std::ranges::find_if(summary.aggregate, [&](const AggregateRow& candidate) {
       return candidate.optimizer == standing.optimizer;
     });
     if (row == summary.aggregate.end()) continue;
-    rows.push_back(
-        {.cells = {EscapeHtml(standing.optimizer), Cell(row->test_ratio), Cell(row->train_ratio),
-                   Counts(row->better, row->worse, row->unclear), Cell(row->best_ratio),
-                   Cell(row->best_ratio_trained), Cell(row->best_ratio_transfer),
-                   Counts(row->best_better, row->best_worse, row->best_unclear),
-                   row->speedup ? ShortNumber(*row->speedup) : "",
-                   fmt::format("{} / {}", row->diverged, row->blown_up)},
-         .ours = standing.learned});
+    rows.push_back({.cells = {EscapeHtml(standing.optimizer), has_adam ? Cell(row->test_ratio) : "",
+                              has_adam ? Cell(row->train_ratio) : "",
+                              has_adam ? Counts(row->better, row->worse, row->unclear) : "",
+                              Cell(row->best_ratio), Cell(row->best_ratio_trained),
+                              Cell(row->best_ratio_transfer),
+                              Counts(row->best_better, row->best_worse, row->best_unclear),
+                              row->speedup ? ShortNumber(*row->speedup) : "",
+                              fmt::format("{} / {}", row->diverged, row->blown_up)},
+                    .ours = standing.learned});
   }
   page->AddHtml(HtmlTable(
       "All tasks; losses as fractions of tuned Adam's and of the best baseline's",
