@@ -55,8 +55,10 @@ Source BufferSource(std::span<const std::byte> bytes, const std::string& name) {
   return {source, &zip_source_free};
 }
 
-// The whole uncompressed member. The size that the archive claims is not trusted.
-std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std::string& name) {
+// The whole uncompressed member. The size that the archive claims is not trusted. `left`: the bytes
+// that members may still have.
+std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std::string& name,
+                                  size_t* left) {
   const Member member(zip_fopen_index(archive, index, 0), &zip_fclose);
   Require(member != nullptr, "{}: {}", name, zip_strerror(archive));
   std::vector<std::byte> content;
@@ -65,6 +67,8 @@ std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std:
     const zip_int64_t got = zip_fread(member.get(), block.data(), block.size());
     Require(got >= 0, "{}: {}", name, zip_file_strerror(member.get()));
     if (got == 0) return content;
+    Require(static_cast<size_t>(got) <= *left, "{}: the archive unpacks to too many bytes", name);
+    *left -= static_cast<size_t>(got);
     content.insert(content.end(), block.begin(), block.begin() + got);
   }
 }
@@ -101,7 +105,8 @@ std::vector<std::byte> ReadSource(zip_source_t* source) {
 }  // namespace
 
 NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source,
-                     std::vector<OtherArray>* others) {
+                     std::vector<OtherArray>* others, size_t largest) {
+  size_t left = largest;
   Require(!bytes.empty(), "{}: the file is empty", source);
   const Source buffer = BufferSource(bytes, source);
   const Archive archive = Open(buffer.get(), ZIP_RDONLY | ZIP_CHECKCONS, source);
@@ -116,7 +121,7 @@ NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source
     Require(name.ends_with(kExtension), "{}: a member of an npz file must be an .npy file", where);
     name.resize(name.size() - kExtension.size());
     OtherArray other = {.name = name, .dtype = {}, .shape = {}};
-    std::optional<Array> array = ParseNpy(ReadMember(archive.get(), index, where), where,
+    std::optional<Array> array = ParseNpy(ReadMember(archive.get(), index, where, &left), where,
                                           others == nullptr ? nullptr : &other);
     if (array) {
       arrays.Set(std::move(name), *std::move(array));
@@ -142,8 +147,8 @@ std::vector<std::byte> SerializeNpz(const NamedArrays& arrays) {
   return ReadSource(buffer.get());
 }
 
-NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others) {
-  return ParseNpz(ReadFile(path), path, others);
+NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others, size_t largest) {
+  return ParseNpz(ReadFile(path), path, others, largest);
 }
 
 void WriteNpz(const std::string& path, const NamedArrays& arrays) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,10 +19,12 @@ namespace lopt {
 // damaged, a member that is not .npy or appears twice, a header that cannot be read, another dtype
 // (Python objects are never read), data that does not fit the shape. With `others`, arrays of
 // another dtype are no error but listed there.
-NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others = nullptr);
+// `largest`: the bytes that the archive may unpack to; more are an error.
+NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others = nullptr,
+                    size_t largest = SIZE_MAX);
 // The same of the bytes of a file, which is called `source` in errors.
 NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source,
-                     std::vector<OtherArray>* others = nullptr);
+                     std::vector<OtherArray>* others = nullptr, size_t largest = SIZE_MAX);
 // The bytes of the file; the same arrays give the same bytes. Throws Error if there is none or
 // a name is not UTF-8.
 std::vector<std::byte> SerializeNpz(const NamedArrays& arrays);

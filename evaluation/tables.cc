@@ -510,10 +510,15 @@ std::string Numbers(const std::optional<Estimate>& estimate) {
 }  // namespace
 
 std::string MarkdownName(const std::string& name) {
+  const auto in_word = [&](size_t i) {
+    return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
+  };
   std::string escaped;
-  for (const char c : name) {
-    if (std::string_view("|*`<\\").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c == '\n' ? ' ' : c;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool marks = c == '_' && !(i > 0 && in_word(i - 1) && in_word(i + 1));  // a_b is plain
+    if (marks || std::string_view("|*`<\\[]~&").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c == '\n' || c == '\r' ? ' ' : c;
   }
   return escaped;
 }

@@ -2099,7 +2099,9 @@ class TorchExecutor:
                      for step, gradient in zip(steps, gradients)]
         steps = [weights.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
         lr = -float(group["lr"])
-        left = self._not_finite(torch._foreach_add(batch.params, steps, alpha=lr))
+        sums = torch._foreach_add(batch.params, steps, alpha=lr)
+        # They may be of a wider type than the parameters.
+        left = self._not_finite([x.to(p.dtype) for x, p in zip(sums, batch.params)])
         if left:
             left = [i for i in left if batch.params[i].isfinite().all()]
         stepped = [i for i in range(len(steps)) if i not in left]

@@ -10,6 +10,7 @@ namespace {
 void TakeFromEpoch(int64_t first, int64_t last, const EpisodeStep& at, Workspace& scratch,
                    std::span<int32_t> examples) {
   const Workspace::Frame frame(scratch);
+  Require(at.step >= 0, "TaskFamily: step {} of an episode, wanted at least 0", at.step);
   const int64_t rows = last - first;
   const int64_t batch_size = std::ssize(examples);
   const int64_t batches = (rows + batch_size - 1) / batch_size;

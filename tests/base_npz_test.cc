@@ -84,6 +84,13 @@ std::vector<std::byte> Replaced(std::vector<std::byte> bytes, const std::string&
 
 }  // namespace
 
+TEST_CASE("An archive that unpacks to too much is an error") {
+  const std::vector<std::byte> bytes = SerializeNpz(SmallArrays());
+  CHECK_THROWS_WITH_AS(ParseNpz(bytes, "x.npz", nullptr, 100),
+                       "x.npz: byte.npy: the archive unpacks to too many bytes", Error);
+  CHECK(ParseNpz(bytes, "x.npz", nullptr, 100'000) == SmallArrays());
+}
+
 TEST_CASE("arrays in an npz file read back as they were") {
   const TempDirectory directory;
   WriteNpz(directory / "x.npz", SmallArrays());

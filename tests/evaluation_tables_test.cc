@@ -154,6 +154,13 @@ TEST_CASE("the table of all tasks has the ratios and counts, and says what was l
         std::string::npos);
 }
 
+TEST_CASE("names have no meaning in Markdown") {
+  CHECK(MarkdownName("[a](b)") == "\\[a\\](b)");
+  CHECK(MarkdownName("__a_b__") == "\\_\\_a_b\\_\\_");
+  CHECK(MarkdownName("a\rb\nc") == "a b c");
+  CHECK(MarkdownName("horizon-30") == "horizon-30");
+}
+
 TEST_CASE("a table says what its losses are, of tasks without data too") {
   CHECK(LossesNote().find("the last 10 batch losses") != std::string::npos);
   CHECK(LossesNote().find("without a data set") != std::string::npos);

@@ -5,7 +5,9 @@
 #include <csignal>
 #include <exception>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -118,6 +120,30 @@ TEST_CASE("A hand-designed optimizer that averages trains, and its average is th
     }
   }
   CHECK(apart > 0);
+}
+
+TEST_CASE("Judged on the split train, batches keep their metrics") {
+  const TempDirectory directory;
+  std::map<std::string, std::vector<double>> losses;
+  for (const int64_t eval_every : {0, 1}) {
+    TrainConfig config = ConfigOf(kMlp, kAdam, 1);
+    config.eval_every = eval_every;
+    config.eval_split = Split::kTrain;
+    const std::string out = directory / std::to_string(eval_every);
+    RunTraining(config, {.out_dir = out});
+    std::istringstream lines(MetricsOfRun(out));
+    for (std::string line; std::getline(lines, line);) {
+      const auto record = nlohmann::json::parse(line);
+      for (const std::string metric : {"loss/train", "loss/whole_train"}) {
+        if (!record.contains(metric)) continue;
+        losses[metric + std::to_string(eval_every)].push_back(record[metric].get<double>());
+      }
+    }
+  }
+  CHECK(losses["loss/train0"].size() > 3);
+  CHECK(losses["loss/train1"] == losses["loss/train0"]);
+  CHECK(losses["loss/whole_train0"].empty());
+  CHECK(losses["loss/whole_train1"].size() >= losses["loss/train0"].size());
 }
 
 TEST_CASE("A training unlike all that its optimizer was trained on is warned of as it starts") {

@@ -370,5 +370,13 @@ TEST_CASE("An augmentation of a task that has no images is an error") {
         "'pixels'?");
 }
 
+TEST_CASE("A config that moves a pixel out of the image is an error") {
+  Row row(R"({"type": "Drawn", "permute": 1})", RandomImages(4, 4, 1));
+  for (const float place : {16.0F, -1.0F, 1e9F, std::nanf("")}) {
+    row.config.back() = place;
+    CHECK(ErrorOf([&] { row.Batch(); }).starts_with("Drawn: the config moves a pixel to place "));
+  }
+}
+
 }  // namespace
 }  // namespace lopt

@@ -49,6 +49,12 @@ std::vector<int64_t> Steps(const TaskFamily& task, int64_t first, int64_t last) 
   return rows;
 }
 
+TEST_CASE("A step below 0 is an error") {
+  const RowTask task(12, 4, Sampling::kEpoch);
+  CHECK_THROWS_WITH_AS(Batch(task, -5), "TaskFamily: step -5 of an episode, wanted at least 0",
+                       Error);
+}
+
 TEST_CASE("Every row is taken once an epoch, in another order each epoch") {
   const RowTask task(12, 4, Sampling::kEpoch);
   std::set<std::vector<int64_t>> orders;

@@ -16,6 +16,7 @@
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/table/table_mlp.h"
+#include "lopt/tasks/wrappers/reduced_batchsize.h"
 #include "lopt/tasks/wrappers/reparam_weights.h"
 #include "lopt/tasks/wrappers/sampled_family.h"
 #include "lopt/tasks/wrappers/trained_start.h"
@@ -304,6 +305,14 @@ TEST_CASE("Tasks that cannot follow each other are refused with what differs") {
   CHECK(error(Table(2), scaled) ==
         "TrainedStart: wanted an earlier task without ReparamWeights or DelayedGradients; put "
         "these around TrainedStart");
+  // Inside of others too.
+  const std::string without =
+      "TrainedStart: wanted a task without ReparamWeights or DelayedGradients; put these around "
+      "TrainedStart";
+  CHECK(error(std::make_shared<ReducedBatchsize>(scaled, ReducedBatchsizeOptions{}), Table(2)) ==
+        without);
+  CHECK(error(std::make_shared<SampledFamily>(std::vector<Family>{scaled}, SampledFamilyOptions{}),
+              Table(2)) == without);
   CHECK(error(Table(1), Table(2), {.steps = -1}) ==
         "TrainedStart: steps must be in [0, 10000000], got -1");
   CHECK(error(Table(1), Table(2), {.learning_rate = 0}) ==

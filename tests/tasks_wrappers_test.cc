@@ -424,6 +424,26 @@ TEST_CASE("Delayed descent on x^2 / 2 is stable up to 2 sin(pi / (2 (2 d + 1))) 
   }
 }
 
+TEST_CASE("A NaN in the gradient stays one, of signs too") {
+  const SubsampleDirections family(Linear({1, std::nanf("")}), {.directions = 3, .sign = true});
+  Task task(family, Key{});
+  task.Evaluate(KeyFromSeed(1));
+  CHECK(std::isnan(task.gradient[0]));
+}
+
+TEST_CASE("A position that no step leaves in the model state is an error") {
+  const DelayedGradients family(HalfSquare(), {.delay = 2});
+  for (const float position : {-3.0F, 3.0F, 1e30F, std::nanf("")}) {
+    CAPTURE(position);
+    Task task(family, Key{});
+    task.model_state.back() = position;
+    CHECK(ErrorOf([&] {
+            task.Evaluate(Key{});
+          }).starts_with("DelayedGradients: the model state has position "));
+    CHECK(task.Evaluate(Key{}, Split::kTest) == 0.5F);
+  }
+}
+
 TEST_CASE("Other splits neither delay a gradient nor count as steps") {
   const DelayedGradients family(HalfSquare(), {.delay = 2});
   Task task(family, Key{});

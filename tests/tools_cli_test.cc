@@ -20,6 +20,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/npz.h"
 #include "lopt/base/platform.h"
+#include "lopt/base/safetensors.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/tasks/registry.h"
@@ -660,6 +661,16 @@ TEST_CASE("A finished run can be inspected") {
   const FinishedProcess checkpoint = Lopt({"inspect", scratch / "run/checkpoints/step-00000003"});
   CHECK_EQ(checkpoint.exit_code, 0);
   CHECK(checkpoint.output.find("workers-00000-00000.safetensors") != std::string::npos);
+}
+
+TEST_CASE("Metadata that are nested too deep are shown as text") {
+  const TempDirectory scratch;
+  constexpr size_t kLevels = 1'000'000;
+  ArrayFile file;
+  file.metadata["deep"] = std::string(kLevels, '[') + std::string(kLevels, ']');
+  WriteArrayFile(scratch / "deep.safetensors", file);
+  CHECK_EQ(Lopt({"inspect", scratch / "deep.safetensors"}).exit_code, 0);
+  CHECK_EQ(Lopt({"inspect", "--json", scratch / "deep.safetensors"}).exit_code, 0);
 }
 
 TEST_CASE("What is no array file cannot be inspected") {

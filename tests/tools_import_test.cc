@@ -14,6 +14,7 @@
 //              lstm_hidden_size=2)
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -460,6 +461,9 @@ TEST_CASE("Weights of PyLO are transposed; their decays are given beside them or
   WriteArrayFile(path, file);
   CHECK(Import({path, "--out", out, "--learned-optimizer", kAdafac}).errors.empty());
   CHECK(ReadArrayFile(out).arrays.Extract("theta/") == AdafacTheta());
+  CHECK(Import({path, "--out", out, "--learned-optimizer", kAdafac, "--decays", GoldenDecays()})
+            .errors ==
+        "lopt: " + path + ": the file holds offsets of the decays; --decays would be others\n");
 }
 
 TEST_CASE("Weights of PyLO that do not fit are an Error that names the tensors") {
@@ -524,6 +528,36 @@ TEST_CASE("The program says what cannot be imported, and writes nothing") {
         "lopt: cannot read " + out + ": No such file or directory\n");
   WriteTextFile(out, "text");
   CHECK(Import({out, "--out", out}).errors == "lopt: " + out + ": --out is the file to import\n");
+}
+
+TEST_CASE("Files of lopt say themselves what optimizer their weights are of") {
+  const TempDirectory directory;
+  const std::string theta = directory / "theta.safetensors";
+  const Config strong = Config::Parse(R"({"type": "MLPLOpt", "step_mult": 0.5})", "test");
+  WriteThetaFile(theta, {.learned_optimizer = strong, .theta = MLPLOpt().InitTheta(Key{})});
+  const std::string npz = directory / "theta.npz";
+  REQUIRE(
+      RunProcess({BuildPath("lopt"), "export", theta, "--format", "npz", "--out", npz}).exit_code ==
+      0);
+  const std::string out = directory / "out.safetensors";
+  const auto step_mult = [&](const std::vector<std::string>& words) {
+    const FinishedProcess finished = Import(words);
+    CAPTURE(finished.errors);
+    REQUIRE(finished.exit_code == 0);
+    return Json::parse(ReadThetaFile(out).learned_optimizer.Dump()).at("step_mult").get<double>();
+  };
+  CHECK(step_mult({npz, "--out", out}) == 0.5);
+  CHECK(step_mult({theta, "--out", out}) == 0.5);
+  CHECK(step_mult({npz, "--out", out, "--learned-optimizer", R"({"type": "MLPLOpt"})"}) == 0.001);
+}
+
+TEST_CASE("A named pipe is not replaced") {
+  const TempDirectory directory;
+  const std::string pipe = directory / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(Import({Fixture("haiku_theta.msgpack"), "--out", pipe}).errors ==
+        "lopt: cannot write " + pipe + ": it is a named pipe, wanted a file\n");
+  CHECK(std::filesystem::is_fifo(pipe));
 }
 
 TEST_CASE("Weights that are not finite are not imported") {

@@ -256,6 +256,7 @@ TEST_CASE("Names of files that are not UTF-8 are as good as others for every com
   good("meta-train --resume --steps 22 --out " + in("run"));
   good("meta-train " + in("run/config.json") + "--steps 2 --threads 1 --out " + in("again"));
   good("inspect " + theta);
+  good("inspect --json " + theta);
   good("export " + theta + "--format npz --out " + in("theta.npz"));
   WriteTextFile(place + "/\xff.json",
                 R"({"tasks": {"bowl": {"task": {"type": "QuadraticTask"}}}})");

@@ -125,8 +125,9 @@ std::string MakeRun(const TempDirectory& scratch, const std::string& name, doubl
                     "seed": 5, "threads": 2})");
   std::ofstream lines(directory + "/metrics.jsonl");
   for (int step = 0; step < 80; ++step) {
-    lines << fmt::format(R"({{"step":{},"gradient_norm":{},"meta_loss":{},"skipped_updates":0)",
-                         step, scale * (1 + step % 3), scale * (90 - step));
+    lines << fmt::format(R"({{"step":{},"gradient_norm":{},"learning_rate":{},"meta_loss":{})"
+                         R"(,"skipped_updates":0)",
+                         step, scale * (1 + step % 3), 1.0 / (1 + step), scale * (90 - step));
     for (const char* estimator : {"0_Quadratic", "1_ImageMLP"}) {
       lines << fmt::format(
           R"(,"accumulator_norm_0-9/{0}":0,"accumulator_norm_10-19/{0}":0.5,"gradient_norm/{0}":{1})"
@@ -272,6 +273,18 @@ TEST_CASE("The report of a training of the program shows its losses and how to r
     CHECK(Has(page, part));
   }
   CHECK_FALSE(Has(page, "Meta-"));
+  for (const char* split : {"outer_valid", "test"}) {
+    CAPTURE(split);
+    const std::string judged = scratch / split;
+    REQUIRE_EQ(Lopt({"train", scratch / "config.json", "--set", std::string("eval_split=") + split,
+                     "--out", judged})
+                   .exit_code,
+               0);
+    const std::string said = Page(scratch, {judged});
+    CHECK(Has(said, "The held-out loss "));
+    CHECK(Has(said, "last held-out loss"));
+    CHECK_FALSE(Has(said, "has no held-out losses"));
+  }
 }
 
 TEST_CASE("The report of an evaluation shows tables and learning curves") {
@@ -311,6 +324,7 @@ TEST_CASE("Several runs and evaluations are overlaid, with a legend") {
   CHECK(Has(legends.at(1), "</svg>" + (scratch / "a/run</button></li>")));
   CHECK(Has(legends.at(1), "</svg>" + (scratch / "b/run</button></li>")));
   CHECK(Has(page, "Gradient norm, 1_ImageMLP"));
+  CHECK(Has(page, "<h4>Learning rate</h4>"));
 }
 
 TEST_CASE("What is damaged is told in the report and on standard error, and the rest is shown") {

@@ -263,6 +263,67 @@ TEST_CASE("What would not fit into the budget is not started, and what is going 
             "long, seed 0: meta-train is stopped, the budget is used up; it can be resumed"));
 }
 
+TEST_CASE("What failed is said where the budget ends meanwhile, too") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "list.json", R"({"variants": {
+    "bad": {"preset": "smoke", "set": ["theta_opt.learning_rate=-1"]},
+    "long": {"preset": "smoke", "set": ["meta_steps=100000000"]}},
+    "seeds": [0], "eval": {"preset": "smoke", "baselines": "none"}})");
+  const FinishedProcess stopped =
+      Sweep(scratch / "list.json", {"--out", scratch / "out", "--budget", "2s"});
+  CHECK(stopped.exit_code == 1);
+  CHECK(Has(stopped.output, "Failed: bad, seed 0\n"));
+}
+
+TEST_CASE("Under nohup a sweep goes on") {
+  const TempDirectory scratch;
+  const std::string list = WriteList(scratch / "list.json", "[0]");
+  bool sent = false;
+  const FinishedProcess finished =
+      RunProcess({"/bin/sh", "-c",
+                  "trap '' HUP; exec '" + BuildPath("lopt") + "' sweep " + list + " --out " +
+                      (scratch / "out")},
+                 [&](pid_t process, const std::string& output) {
+                   if (sent || !Has(output, "meta-train\n")) return;
+                   sent = true;
+                   ::kill(process, SIGHUP);
+                 });
+  CHECK(sent);
+  CHECK(finished.exit_code == 0);
+}
+
+TEST_CASE("A theta to begin with counts by what is in it") {
+  const TempDirectory scratch;
+  const std::string theta = scratch / "base.safetensors";
+  const auto copy = [&](int seed) {
+    fs::copy_file(
+        fmt::format("{}/runs/base/seed-{}/meta-train/theta.safetensors", Undisturbed(), seed),
+        theta, fs::copy_options::overwrite_existing);
+  };
+  copy(0);
+  WriteTextFile(scratch / "list.json", fmt::format(R"({{
+    "variants": {{"tuned": {{"preset": "smoke", "options": ["--init-theta", "{}"]}}}},
+    "seeds": [0], "eval": {{"preset": "smoke", "baselines": "none"}}}})",
+                                                   theta));
+  const Words words = {"--out", scratch / "out"};
+  CHECK(Sweep(scratch / "list.json", words).exit_code == 0);
+  copy(1);
+  CHECK(Has(Sweep(scratch / "list.json", words).errors, "another text in base.safetensors"));
+}
+
+TEST_CASE("A held-out loss that is not of the judged weights is not shown") {
+  const TempDirectory scratch;
+  for (const int64_t updates : {100, 120}) {
+    std::string text = ReadTextFile(WriteList(scratch / "list.json", "[0]"));
+    text.replace(text.find("meta_steps=120"), 14, fmt::format("meta_steps={}", updates));
+    WriteTextFile(scratch / "list.json", text);
+    const FinishedProcess finished =
+        Sweep(scratch / "list.json", {"--out", scratch / std::to_string(updates)});
+    REQUIRE(finished.exit_code == 0);
+    CHECK(Has(finished.output, "held-out") == (updates == 120));
+  }
+}
+
 TEST_CASE("--table writes the table of what is finished, and runs nothing") {
   const TempDirectory scratch;
   const std::string out = scratch / "moved";

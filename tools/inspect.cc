@@ -20,6 +20,8 @@
 #include "lopt/base/file.h"
 #include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
+#include "lopt/base/strict_json.h"
+#include "lopt/base/utf8.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
@@ -69,8 +71,11 @@ bool IsThetaFile(const ArrayFile& file) {
 // The value of a metadata entry: JSON where it is an object or a list.
 Json MetadataValue(const std::string& text) {
   if (!text.starts_with('{') && !text.starts_with('[')) return text;
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json(text) : json;
+  try {
+    return ParseStrictJson(text, "metadata", false);  // which limits how deep it is
+  } catch (const Error&) {
+    return text;
+  }
 }
 
 // How the golden steps of a theta file come out here. `error` says why they cannot be repeated.
@@ -126,12 +131,12 @@ Json NumberJson(double value) {
 
 Json FileJson(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
-  Json json = {{"path", path}, {"arrays", Json::object()}, {"metadata", Json::object()}};
+  Json json = {{"path", Utf8Text(path)}, {"arrays", Json::object()}, {"metadata", Json::object()}};
   for (const auto& [name, array] : file.arrays) json["arrays"][name] = ArrayJson(array);
   for (const auto& [name, text] : file.metadata) json["metadata"][name] = MetadataValue(text);
   if (!IsThetaFile(file)) return json;
   const Check check = CheckOf(path);
-  if (!check.error.empty()) json["check_error"] = check.error;
+  if (!check.error.empty()) json["check_error"] = Utf8Text(check.error);
   json["check"] = Json::array();
   for (const GoldenDeviation& one : check.readers) {
     json["check"].push_back({{"reader", one.reader},

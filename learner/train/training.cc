@@ -161,7 +161,9 @@ Metrics Training::Judge(const TrainState& state, Workspace& scratch) const {
   const SplitScore score =
       JudgeOnSplit(*task_, AsSpan(task_config_), EvalParams(state), AsSpan(state.model_state),
                    config_.eval_split, FoldIn(key_, TrainingDraw::kJudge), scratch);
-  const std::string split(ToString(config_.eval_split));
+  // loss/train and accuracy/train are those of batches.
+  const std::string split(config_.eval_split == Split::kTrain ? kWholeTrain
+                                                              : ToString(config_.eval_split));
   Metrics metrics = {{"loss/" + split, score.loss}};
   if (!std::isnan(score.accuracy)) metrics["accuracy/" + split] = score.accuracy;
   return metrics;

@@ -47,6 +47,10 @@ struct WorkerStep {
   }
 };
 
+// Of metrics, what they are of where a model is judged on all rows of the split train: loss/train
+// is a batch's.
+inline constexpr char kWholeTrain[] = "whole_train";
+
 // A training of one model whose batches are shared out to logical workers. With one worker it is
 // the training of evaluations (evaluation/inner_training.h) bit for bit. Immutable and thread-safe.
 class Training {

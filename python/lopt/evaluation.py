@@ -79,7 +79,7 @@ def _contender(name: str, trained: Trained) -> tuple[str, Theta, str]:
     if isinstance(trained, MetaTraining):
         return name or os.path.basename(trained.out) or "theta", trained.theta, trained.theta_path
     if isinstance(trained, Theta):
-        own = trained.config["name"] if trained.config else trained.learned_optimizer["type"]
+        own = (trained.config or {}).get("name") or trained.learned_optimizer["type"]
         return name or own, trained, ""
     path = os.path.abspath(trained_path(trained, "evaluate", "trained"))
     directory, stem = os.path.dirname(path), os.path.basename(path).removesuffix(".safetensors")

@@ -134,7 +134,7 @@ class Theta:
             ("seed", str(self.seed)),
             ("trained horizon", f"{self.trained_horizon:,} steps" if self.trained_horizon else ""),
             *self._range_facts(),
-            ("run", self.config["name"] if self.config else ""),
+            ("run", (self.config or {}).get("name", "")),
             ("chosen on", self.chosen_on),
             ("version", self.version),
         ]

@@ -111,7 +111,6 @@ class KernelExecutor:
     def _finite(self, batch):
         """Also finds the rules, and brings the gradients into the order of the rule."""
         batch.rules = [self._rule(shape) for shape in batch.shapes]
-        batch.gradients = [self._for_kernels(gradient) for gradient in batch.gradients]
         for i, (p, gradient, state) in enumerate(zip(batch.params, batch.gradients, batch.states)):
             for what, tensor in (("tensor", p), ("gradient", gradient)):
                 if tensor.data_ptr() == 0 and tensor.numel() > 0:
@@ -120,6 +119,7 @@ class KernelExecutor:
             if _ROW in state and state[_ROW].numel() != self._state_sizes[batch.rules[i]]:
                 raise RuntimeError(f"LearnedOptimizer: {batch.name(i)} has a state of another size; "
                                    "nothing was changed")
+        batch.gradients = [self._for_kernels(gradient) for gradient in batch.gradients]
         addresses = [gradient.data_ptr() for gradient in batch.gradients]
         bad = self._core.not_finite(batch.rules, addresses, torch.get_num_threads())
         return [i for i in range(len(batch.params)) if i not in bad]

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/augment/drawn_kernel.h"
 
@@ -135,10 +136,17 @@ void DrawnAugmentation::Augment(const AugmentedRow& row, const ImageBatch& batch
   const std::span<float> weights = scratch.Take<float>(4 * stride);
   std::ranges::fill(inputs, 0);
   std::ranges::fill(weights, 0.0F);
-  for (int64_t p = 0; p < extent_.height * extent_.width; ++p) {
+  const int64_t pixels = extent_.height * extent_.width;
+  for (int64_t p = 0; p < pixels; ++p) {
     const Corners from =
         CornersOf(config.subspan(kAffineAt, 6), extent_, p % extent_.width, p / extent_.width);
-    const auto to = options_.permute > 0 ? static_cast<int64_t>(config[kPermutationAt + p]) : p;
+    int64_t to = p;
+    if (options_.permute > 0) {
+      const float place = config[kPermutationAt + p];  // it may come from a file
+      Require(place >= 0 && place < static_cast<float>(pixels),
+              "Drawn: the config moves a pixel to place {}, there are {}", place, pixels);
+      to = static_cast<int64_t>(place);
+    }
     for (int64_t k = 0; k < 4; ++k) {
       for (int64_t c = 0; c < extent_.channels; ++c) {
         const int64_t at = k * stride + to * extent_.channels + c;

@@ -11,6 +11,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/npz.h"
+#include "lopt/tasks/data/gzip_file.h"
 
 namespace lopt {
 namespace {
@@ -114,7 +115,7 @@ std::optional<RawImages> NpzSet(const std::string& path, const NamedArrays& arra
 RawImages ReadNpzImages(const std::string& directory) {
   const std::string path = OneNpzFile(directory);
   std::vector<OtherArray> others;
-  const NamedArrays arrays = ReadNpz(path, &others);
+  const NamedArrays arrays = ReadNpz(path, &others, kLargestDataFile);
   for (const OtherArray& other : others) CheckIsNotWanted(path, other);
   std::optional<RawImages> all = NpzSet(path, arrays, "images", "labels");
   if (all) return JoinSets(path, std::move(all), std::nullopt);

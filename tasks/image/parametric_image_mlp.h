@@ -30,7 +30,8 @@ enum class Initializer {
 };
 
 // Multilayer perceptrons on images, each with an activation and an initializer of its own (Metz et
-// al. 2022, "VeLO", appendix; sizes and draws as google/learned_optimization has them).
+// al. 2022, "VeLO", appendix; sizes and draws as google/learned_optimization has them, but for
+// kTruncatedNormal, in whose place it draws kNormal once more).
 //
 // Of the family, drawn by its seed (int(exp(U(ln a, ln b))) unless it says otherwise): units 8 to
 // 128 of each hidden layer, hidden layers uniform on 0 to 4, image size 4 to 32, batch size 4 to

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lopt/base/error.h"
 #include "lopt/base/options.h"
 
 namespace lopt {
@@ -41,6 +42,9 @@ std::span<const float> DelayedGradients::Step(std::span<const float> params,
                                               std::span<float> own) const {
   const int64_t size = std::ssize(params);
   const auto entry = [&](int64_t position) { return own.subspan(position * size, size); };
+  // It may come from a file.
+  Require(own.back() >= -1 && own.back() <= static_cast<float>(delay_),
+          "DelayedGradients: the model state has position {}, wanted -1 to {}", own.back(), delay_);
   const auto latest = static_cast<int64_t>(own.back());
   if (latest < 0) {
     for (int64_t i = 1; i <= delay_; ++i) std::ranges::copy(params, entry(i).begin());

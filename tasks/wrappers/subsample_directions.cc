@@ -35,9 +35,10 @@ void SubsampleDirections::DoEvaluate(const TaskEvaluation& e, Workspace& scratch
       Normal(FoldIn(own, static_cast<uint64_t>(i)), direction);
       const double square = Dot(direction, direction);
       double along = Dot(direction, gradient) / square;
-      if (options_.sign)
-        along =
-            (static_cast<double>(along > 0) - static_cast<double>(along < 0)) / std::sqrt(square);
+      if (options_.sign) {
+        const double sign = along > 0 ? 1 : along < 0 ? -1 : along;  // zero and NaN stay
+        along = sign / std::sqrt(square);
+      }
       for (int64_t k = 0; k < size; ++k) sum[k] += static_cast<float>(along) * direction[k];
     }
   }

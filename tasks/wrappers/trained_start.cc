@@ -84,6 +84,9 @@ void RequirePlain(const TaskFamily& family, const char* which) {
           "{}: wanted {} that is no SampledFamily with a model state, whose members may each mean "
           "something else by it",
           kTrainedStartWho, which);
+  if (const auto* over = dynamic_cast<const FamilyOverFamilies*>(&family)) {
+    for (const TaskFamily* inside : over->inside()) RequirePlain(*inside, which);
+  }
 }
 
 // Throws Error where the two cannot be trained one after the other. The number of params kept.

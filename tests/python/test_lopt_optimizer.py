@@ -507,6 +507,17 @@ class ExtremeInputs(TestCase):
         self.assertFalse(torch.equal(first, torch.ones(2)))
         self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
 
+    def test_what_its_own_type_cannot_hold_is_left_too(self):
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/log_lr": numpy.float32([0])},
+                          {"learned_optimizer": json.dumps({"type": "LearnableSGD"})})
+        p = torch.full((3,), 65000.0, dtype=torch.float16, requires_grad=True)
+        optimizer = LearnedOptimizer([p], ThetaFile(path))
+        with self.assertWarnsRegex(UserWarning, "would not be finite after its step"):
+            trained(optimizer, [p], [[torch.full((3,), -2000.0, dtype=torch.float16)]])
+        self.assertTrue((p == 65000).all())
+        self.assertEqual(optimizer.skipped, 1)
+
 
 class DenormalNumbers(TestCase):
     """lopt's kernels take denormal numbers for zeros (tests/lopt_denormals_test.cc)."""

@@ -764,8 +764,42 @@ class Misuse(unittest.TestCase):
             "data and test_data have rows of different shapes",
             loss=loss, data=lambda self: np.zeros((40, 3)), test_data=lambda self: np.zeros((9, 4)))
         self.assert_error(
+            "data has data['x'], test_data has not", loss=loss,
+            data=lambda self: {"x": np.zeros(40)}, test_data=lambda self: {"z": np.zeros(9)})
+        self.assert_error(
             "test_data has more arrays than data",
             loss=loss, data=lambda self: np.zeros(40), test_data=lambda self: [np.zeros(9)] * 2)
+
+    def test_test_data_is_joined_to_data_by_names(self):
+        from lopt._tasks.data import DataSet
+        x, y = np.arange(20, dtype=np.float32), np.full(20, 100, np.float32)
+        data = DataSet("t", {"data": lambda: {"x": x, "y": y},
+                             "test_data": lambda: {"y": y[:3], "x": x[:3]}}, None)
+        rows = data.take(np.array([[20, 21]]))
+        self.assertEqual(rows["x"].tolist(), [[0, 1]])
+        self.assertEqual(rows["y"].tolist(), [[100, 100]])
+
+    @unittest.skipUnless(torch, "no torch")
+    def test_a_loss_may_put_something_in_place_of_its_params(self):
+        from lopt._tasks.family import Family
+
+        class Replacing:
+            per_replica = False
+
+            def init(self, key):
+                return {"w": key.normal(2)}
+
+            def loss(self, params):
+                params["w"] = 2 * params["w"]
+                return (params["w"] ** 2).sum()
+
+        class OneByOne(Replacing):
+            per_replica = True
+
+        for task in Replacing, OneByOne:
+            gradients = Family("t", task(), torch).evaluate(
+                [np.array([[1, 2]], np.float32)], [], None, None, "train", True)[1]
+            self.assertEqual(gradients[0].tolist(), [[8, 16]])
 
     def test_an_exception_comes_out_as_itself_with_its_traceback(self):
         error = KeyError("mine")

@@ -1,14 +1,21 @@
 #include <fmt/core.h>
 
 #include <boost/program_options.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npz.h"
 #include "lopt/base/print.h"
+#include "lopt/base/safetensors.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/build_info.h"
@@ -35,6 +42,25 @@ void CheckIsNotCelo1(const std::vector<FoundArray>& arrays, const std::string& t
   }
 }
 
+// The type and options that a file of lopt holds; none in a file of another program.
+std::optional<Config> OwnOptimizer(const std::string& file) {
+  constexpr const char* kName = "learned_optimizer";
+  const std::vector<std::byte> bytes = ReadFile(file);
+  std::vector<OtherArray> others;
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+          .starts_with("PK")) {
+    const NamedArrays arrays = ParseNpz(bytes, file, &others);
+    if (!arrays.Contains(kName) || arrays.At(kName).dtype() != DType::kUint8) return std::nullopt;
+    const auto text = arrays.At(kName).As<uint8_t>();
+    return Config::Parse(std::string(text.begin(), text.end()), file);
+  }
+  if (!file.ends_with(".safetensors")) return std::nullopt;
+  const ArrayFile read = ParseArrayFile(bytes, file, &others);
+  const auto found = read.metadata.find(kName);
+  return found == read.metadata.end() ? std::nullopt
+                                      : std::optional(Config::Parse(found->second, file));
+}
+
 }  // namespace
 
 int ImportCommand(const std::vector<std::string>& arguments) {
@@ -48,7 +74,9 @@ int ImportCommand(const std::vector<std::string>& arguments) {
                         "Theta file to write (.safetensors).")(
       "learned-optimizer",
       po::value(&optimizer_text)->value_name("JSON")->default_value(R"({"type": "MLPLOpt"})"),
-      "Type and options of the optimizer that the weights are of.")(
+      "Type and options of the optimizer that the weights are of. A file that lopt has written "
+      "says "
+      "them itself.")(
       "key", po::value(&key)->value_name("PATH"),
       "Where in the file the weights are, if there are several that fit; '.' is the top.")(
       "decays", po::value(&decays)->value_name("JSON"),
@@ -67,10 +95,12 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   const std::string file = *TextOption(*values, "file");
   std::error_code ignored;
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
+  RequireFile(out, "cannot write");  // a rename would replace a device
 
   ThetaFile theta_file;
+  const auto own = (*values)["learned-optimizer"].defaulted() ? OwnOptimizer(file) : std::nullopt;
   theta_file.learned_optimizer =
-      ResolvedOptimizer(Config::Parse(optimizer_text, "--learned-optimizer"));
+      ResolvedOptimizer(own ? *own : Config::Parse(optimizer_text, "--learned-optimizer"));
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   theta_file.theta.resize(layout.size());

@@ -85,7 +85,11 @@ std::vector<FoundArray> FromPylo(std::vector<FoundArray> arrays, const std::stri
     Require(known, "{}: {} {} is not one of the tensors of PyLO's network, whose layers are: {}",
             source, array.path, ToString(array.shape), fmt::join(layers, ", "));
   }
-  if (has("momentum_decays")) return arrays;
+  if (has("momentum_decays") || has("rms_decays") || has("adafactor_decays")) {
+    Require(decays.empty(), "{}: the file holds offsets of the decays; --decays would be others",
+            source);
+    return arrays;
+  }
   Require(!decays.empty(),
           "{}: PyLO's files do not hold the offsets of the decays, which are arguments of its "
           "optimizers: give them with --decays '{{\"momentum_decays\": [...], \"rms_decays\": "

@@ -10,6 +10,7 @@
 
 #include "lopt/base/print.h"
 #include "lopt/base/record.h"
+#include "lopt/base/utf8.h"
 #include "lopt/base/wrapped.h"
 
 namespace lopt {
@@ -119,7 +120,7 @@ void PrintConfusion(const Predictions& p) {
 
 std::string PredictionsJson(const std::string& run, std::string_view split, const Predictions& p,
                             const RowRange& range) {
-  PredictionRecord record{.run = run,
+  PredictionRecord record{.run = Utf8Text(run),
                           .split = std::string(split),
                           .rows = p.rows(),
                           .classes = p.classes,

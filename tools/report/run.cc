@@ -30,19 +30,26 @@ namespace {
 using Runs = std::vector<RunRecord>;
 
 constexpr size_t kHeatMapColumns = 80;
-constexpr RunWords kMetaTraining = {
+const RunWords kMetaTraining = {
     .command = "meta-train",
     .updates = "updates of theta",
     .rate = "Updates of theta",
     .result = "theta",
     .loss = "meta_loss",
     .last_loss = "last meta-loss",
-    .held_out = "eval_loss",
+    .held_out = {"eval_loss"},
     .inner_steps = "Inner steps, all estimators, both of a pair counted"};
 
 const Series* Find(const RunRecord& run, const std::string& name) {
   const auto at = run.metrics.series.find(name);
   return at == run.metrics.series.end() ? nullptr : &at->second;
+}
+
+// The metric by which the result is judged, where the run has it.
+std::string HeldOutMetric(const RunRecord& run, const RunWords& words) {
+  const auto found = std::ranges::find_if(
+      words.held_out, [&](const char* metric) { return Find(run, metric) != nullptr; });
+  return found == words.held_out.end() ? "" : *found;
 }
 
 std::optional<double> Last(const RunRecord& run, const std::string& name) {
@@ -128,6 +135,14 @@ void AddMetric(const Runs& runs, const std::string& metric, const std::string& t
     }
     page->AddFigure(SeriesFigure(figure(name), all, as_they_are));
   }
+  if (!names.empty()) return;
+  std::vector<NamedSeries> all;  // of a metric that is not an estimator's
+  for (size_t r = 0; r < runs.size(); ++r) {
+    all.push_back(
+        {.label = runs[r].label, .series = Find(runs[r], metric), .color = static_cast<int>(r)});
+  }
+  const bool any = std::ranges::any_of(all, [](const auto& s) { return s.series != nullptr; });
+  if (any) page->AddFigure(SeriesFigure(figure(""), all, as_they_are));
 }
 
 // --- Sections -----------------------------------------------------------------------------------
@@ -427,7 +442,7 @@ void AddRunNotices(const Runs& runs, ReportPage* page) {
 void AddRunVerdicts(const Runs& runs, const RunWords& words, ReportPage* page) {
   for (const RunRecord& run : runs) {
     const std::string whose = runs.size() == 1 ? "" : run.label + ": ";
-    const Series* losses = Find(run, words.held_out);
+    const Series* losses = Find(run, HeldOutMetric(run, words));
     if (losses == nullptr) {
       if (run.metrics.records == 0) continue;
       page->AddVerdict(whose +
@@ -481,7 +496,8 @@ void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
     return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
   });
   row(words.last_loss, [&](const RunRecord& run) { return Shown(Last(run, words.loss)); });
-  row("last held-out loss", [](const RunRecord& run) { return Shown(Last(run, "eval_loss")); });
+  row("last held-out loss",
+      [&](const RunRecord& run) { return Shown(Last(run, HeldOutMetric(run, words))); });
   row("time", [](const RunRecord& run) -> std::string {
     const double seconds = RunSeconds(run);
     return std::isfinite(seconds) ? FormatDuration(seconds) : "";

@@ -25,14 +25,14 @@ RunRecord ReadRun(const std::string& path, const std::string& label);
 
 // What a kind of runs is called in a report.
 struct RunWords {
-  const char* command;      // "meta-train"
-  const char* updates;      // "updates of theta"
-  const char* rate;         // title of their rate: "Updates of theta"
-  const char* result;       // what a config and a seed determine: "theta"
-  const char* loss;         // the metric of an update
-  const char* last_loss;    // "last meta-loss"
-  const char* held_out;     // the metric by which the result is judged
-  const char* inner_steps;  // title of their rate; null: they are the updates
+  const char* command;                // "meta-train"
+  const char* updates;                // "updates of theta"
+  const char* rate;                   // title of their rate: "Updates of theta"
+  const char* result;                 // what a config and a seed determine: "theta"
+  const char* loss;                   // the metric of an update
+  const char* last_loss;              // "last meta-loss"
+  std::vector<const char*> held_out;  // metrics by which the result is judged: the first there is
+  const char* inner_steps;            // title of their rate; null: they are the updates
 };
 
 // Parts of sections about runs, side by side: what is wrong or not finished; whether each has

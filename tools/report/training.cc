@@ -4,8 +4,10 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "lopt/base/choices.h"
+#include "lopt/learner/train/training.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tools/report/curves.h"
 
@@ -14,20 +16,28 @@ namespace {
 
 using Trainings = std::vector<RunRecord>;
 
-constexpr RunWords kTraining = {.command = "train",
-                                .updates = "updates of the params",
-                                .rate = "Updates of the params",
-                                .result = "params",
-                                .loss = "loss/train",
-                                .last_loss = "last batch's loss",
-                                .held_out = "loss/outer_valid",
-                                .inner_steps = nullptr};
+const RunWords kTraining = {.command = "train",
+                            .updates = "updates of the params",
+                            .rate = "Updates of the params",
+                            .result = "params",
+                            .loss = "loss/train",
+                            .last_loss = "last batch's loss",
+                            .held_out = {"loss/outer_valid", "loss/inner_valid", "loss/test"},
+                            .inner_steps = nullptr};
 
-// "accuracy" of "accuracy/outer_valid"; empty unless the part behind it is the name of a split.
+// What quantities are of: batches, and all of a split.
+std::vector<std::string> Kinds() {
+  std::vector<std::string> kinds;
+  for (const auto& [split, name] : kSplitNames) kinds.emplace_back(name);
+  kinds.emplace_back(kWholeTrain);
+  return kinds;
+}
+
+// "accuracy" of "accuracy/outer_valid"; empty unless the part behind it is one of Kinds.
 std::string QuantityOf(const std::string& metric) {
   const size_t slash = metric.rfind('/');
   if (slash == std::string::npos) return "";
-  for (const auto& [split, name] : kSplitNames) {
+  for (const std::string& name : Kinds()) {
     if (metric.substr(slash + 1) == name) return metric.substr(0, slash);
   }
   return "";
@@ -38,7 +48,7 @@ void AddQuantity(const Trainings& runs, const std::string& quantity, ReportPage*
   std::vector<NamedSeries> all;
   for (size_t r = 0; r < runs.size(); ++r) {
     int dash = 0;
-    for (const auto& [split, name] : kSplitNames) {
+    for (const std::string& name : Kinds()) {
       const auto at = runs[r].metrics.series.find(fmt::format("{}/{}", quantity, name));
       if (at == runs[r].metrics.series.end()) continue;
       all.push_back({.label = runs.size() == 1 ? name : runs[r].label + ": " + name,

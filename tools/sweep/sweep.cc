@@ -4,6 +4,7 @@
 #include <boost/program_options.hpp>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "lopt/base/presets.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/hang_up.h"
 #include "lopt/tools/own_command.h"
 
 namespace lopt {
@@ -107,6 +109,7 @@ int SweepCommand(const std::vector<std::string>& arguments) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  if (HangUpIsIgnored()) ::signal(SIGHUP, SIG_IGN);  // a library may have taken it
   ::execvp(pointers[0], pointers.data());
   const int error = errno;
   Fail("lopt sweep needs Python 3: '{}' cannot be run: {}; install it (package python3)", words[0],

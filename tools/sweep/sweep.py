@@ -8,6 +8,7 @@ import argparse
 import csv
 import ctypes
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -49,6 +50,16 @@ def text_of(path):
         raise Error(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Error(f"{path}: it is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def contents_of(path):
+    """What a record keeps of a file: its text, or a checksum of one that is no text, such as weights."""
+    try:
+        return text_of(path)
+    except Error as error:
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return "sha256 " + hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def lines_of(path):
@@ -196,7 +207,7 @@ class Piece:
         files = [pathlib.Path(word) for word in arguments if os.path.isfile(word)]
         self._settings = {
             "arguments": [os.path.basename(word) if os.path.isfile(word) else word for word in arguments],
-            "files": {file.name: text_of(file) for file in files},
+            "files": {file.name: contents_of(file) for file in files},
             "theta": theta[1].name if theta else None,
         }
         if self._record.exists():
@@ -254,6 +265,7 @@ class Sweep:
         """`program`: the words that run lopt. `plugins`: files for all that it runs."""
         self.list, self.out, self.program = sweep_list, out, program
         self._plugins = [word for plugin in plugins for word in ("--plugin", plugin)]
+        self.failed = []  # titles of pieces, in this call
         self.baselines = None
         if sweep_list.baselines != "none":
             # The learned optimizer is no part of it: baselines do not depend on theta.
@@ -333,14 +345,14 @@ class Sweep:
     # --- Running --------------------------------------------------------------------------------
 
     def run(self, budget):
-        """Runs what is not finished; returns the titles of what failed."""
+        """Runs what is not finished, and notes what failed."""
         self.require_comparable()
         start = time.monotonic()
         self._end = start + budget
-        failed = []
         if self.baselines and not self.baselines.finished:
             if not self._run_piece(self.baselines):
-                return [self.baselines.title]
+                self.failed.append(self.baselines.title)
+                return
         for run in self.unfinished():
             left = self._end - time.monotonic()
             needed = self.estimate(run)
@@ -352,9 +364,8 @@ class Sweep:
                 continue
             for piece in self.runs[run]:
                 if not piece.finished and not self._run_piece(piece):
-                    failed.append(piece.title)
+                    self.failed.append(piece.title)
                     break
-        return failed
 
     def _run_piece(self, piece):
         """False if it failed. Throws Stopped if it was told to stop, by a signal or the end of the budget."""
@@ -475,9 +486,13 @@ class Table:
             for seed in sweep.list.seeds:
                 if not sweep.is_finished((name, seed)):
                     continue
-                held_out = self._eval_losses(sweep.runs[name, seed][0].folder)
-                if held_out:
-                    of_theta = held_out[-1] if sweep.list.theta == "theta.safetensors" else min(held_out)
+                folder = sweep.runs[name, seed][0].folder
+                held_out = self._eval_losses(folder)
+                if sweep.list.theta == "theta.safetensors":
+                    of_theta = held_out.get(json.loads(text_of(folder / "manifest.json"))["updates"])
+                else:
+                    of_theta = min(held_out.values(), default=None)
+                if of_theta is not None:
                     self._held_out.setdefault(name, []).append(of_theta)
                 for cell, optimizers in self._read(sweep.runs[name, seed][1]).items():
                     for optimizer, results in optimizers.items():
@@ -492,8 +507,9 @@ class Table:
         return results
 
     def _eval_losses(self, folder):
-        losses = [json.loads(line).get("eval_loss") for line in lines_of(folder / "metrics.jsonl")]
-        return [float(loss) for loss in losses if loss is not None]
+        """By the number of updates that the judged theta had."""
+        records = [json.loads(line) for line in lines_of(folder / "metrics.jsonl")]
+        return {r["step"]: float(r["eval_loss"]) for r in records if r.get("eval_loss") is not None}
 
     def _unit(self, cell):
         return self._baselines[cell][self._best[cell]] if cell in self._best else None
@@ -622,21 +638,23 @@ def main():
         def interrupt(number, _):
             raise Interrupt(signal.Signals(number).name)
 
-        for number in STOPS:
+        # Under nohup SIGHUP stays ignored, by what is run too.
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        stops = [number for number in STOPS if not (ignored and number == signal.SIGHUP)]
+        for number in stops:
             signal.signal(number, interrupt)
-        failed = []
         try:
-            failed = sweep.run(arguments.budget)
+            sweep.run(arguments.budget)
         except Stopped as stopped:
             say(str(stopped))
         except Interrupt as stopped:
             say(f"stopped by {stopped}")
-        for number in STOPS:
+        for number in stops:
             signal.signal(number, signal.SIG_DFL)
         print("\n" + sweep.write_table())
     print(f"The table is in {out}/table.md and table.csv")
-    if failed:
-        print(f"Failed: {'; '.join(failed)}")
+    if sweep.failed:
+        print(f"Failed: {'; '.join(sweep.failed)}")
         return FAILED
     if sweep.unfinished():
         print("The same command goes on")

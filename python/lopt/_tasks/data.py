@@ -66,22 +66,23 @@ class DataSet:
         return lengths[0]
 
     def _joined(self, rows, test_rows):
-        leaves = []
-        map_tree(test_rows, lambda leaf, path: leaves.append(leaf), "data")
-        following = iter(leaves)
+        places, others = [], {}  # by their places in the trees
+        map_tree(rows, lambda leaf, path: places.append(path), "data")
+        map_tree(test_rows, lambda leaf, path: others.__setitem__(path, leaf), "data")
+        if len(others) > len(places):
+            raise Error(f"{self._who}: test_data has more arrays than data")
 
         def join(leaf, path):
-            other = next(following, None)
-            if other is None or leaf.shape[1:] != other.shape[1:]:
+            other = others.get(path)
+            if other is None:
+                raise Error(f"{self._who}: data has {path}, test_data has not")
+            if leaf.shape[1:] != other.shape[1:]:
                 raise Error(f"{self._who}: data and test_data have rows of different shapes")
             if self._torch is not None:
                 return self._torch.cat([self._torch.as_tensor(leaf), self._torch.as_tensor(other)])
             return np.concatenate([leaf, other])
 
-        joined = map_tree(rows, join, "data")
-        if next(following, None) is not None:
-            raise Error(f"{self._who}: test_data has more arrays than data")
-        return joined
+        return map_tree(rows, join, "data")
 
 
 def _checksum(tree) -> int:

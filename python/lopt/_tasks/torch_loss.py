@@ -42,7 +42,8 @@ class TorchLoss:
         split = given["split"]
 
         def loss(params, *rest):
-            row = dict(zip(batched, rest), params=params, split=split)
+            # A dict of its own: what is put in place of params is not what is differentiated by.
+            row = dict(zip(batched, rest), params=dict(params), split=split)
             value, aux = self._method.results(self._method(**row), ["a loss"], self._aux)
             value = self._scalar("loss", value)
             if gradients and not value.requires_grad:
