@@ -55,10 +55,15 @@ Source BufferSource(std::span<const std::byte> bytes, const std::string& name) {
   return {source, &zip_source_free};
 }
 
-// The whole uncompressed member. The size that the archive claims is not trusted. `left`: the bytes
-// that members may still have.
+// What an archive may still unpack to.
+struct BytesLeft {
+  size_t largest;  // at first
+  size_t left;
+};
+
+// The whole uncompressed member. The size that the archive claims is not trusted. `left`: lowered.
 std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std::string& name,
-                                  size_t* left) {
+                                  BytesLeft* left) {
   const Member member(zip_fopen_index(archive, index, 0), &zip_fclose);
   Require(member != nullptr, "{}: {}", name, zip_strerror(archive));
   std::vector<std::byte> content;
@@ -67,8 +72,9 @@ std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std:
     const zip_int64_t got = zip_fread(member.get(), block.data(), block.size());
     Require(got >= 0, "{}: {}", name, zip_file_strerror(member.get()));
     if (got == 0) return content;
-    Require(static_cast<size_t>(got) <= *left, "{}: the archive unpacks to too many bytes", name);
-    *left -= static_cast<size_t>(got);
+    Require(static_cast<size_t>(got) <= left->left, "{}: the archive unpacks to more than {} bytes",
+            name, left->largest);
+    left->left -= static_cast<size_t>(got);
     content.insert(content.end(), block.begin(), block.begin() + got);
   }
 }
@@ -106,7 +112,7 @@ std::vector<std::byte> ReadSource(zip_source_t* source) {
 
 NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source,
                      std::vector<OtherArray>* others, size_t largest) {
-  size_t left = largest;
+  BytesLeft left = {largest, largest};
   Require(!bytes.empty(), "{}: the file is empty", source);
   const Source buffer = BufferSource(bytes, source);
   const Archive archive = Open(buffer.get(), ZIP_RDONLY | ZIP_CHECKCONS, source);

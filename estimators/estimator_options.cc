@@ -37,8 +37,10 @@ void EstimatorOptions::Visit(FieldVisitor& v) {
           "How long an episode of inner training is.");
   v.Renamed("schedule", "lengths", "'schedule' is the factor of an optimizer's learning rate");
   problem.Visit(v);
-  v.Field("weight", &weight, Above(0),
-          "Weight of this estimator's gradient in the mean over estimators.");
+  v.Field(
+      "weight", &weight, Above(0),
+      "Weight of this estimator's gradient in the mean of a worker over those that it runs; with "
+      "weighting equal_norm, in the mean over all.");
 }
 
 std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,

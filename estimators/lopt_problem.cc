@@ -143,6 +143,10 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
           "inner problem: random_initial_iteration_multiple is {}, but "
           "random_initial_iteration_offset is 0; no episode is made shorter",
           options_.random_initial_iteration_multiple);
+  Require(options_.random_initial_iteration_offset == 0 || schedule_->EpisodesEnd(),
+          "inner problem: random_initial_iteration_offset is {}, but no first episode can be "
+          "shorter: episodes do not end, or the estimator runs whole ones",
+          options_.random_initial_iteration_offset);
   if (options_.with_metrics) FindNotes();
   if (device != nullptr) program_ = std::make_unique<DeviceProgram>(*this, *device);
 }

@@ -474,7 +474,10 @@ Summary Summarize(const std::vector<RunResult>& results, const std::vector<Optim
         section.back().row.trained_on = HasTrainedOn(infos, section.back().row);
       }
       AddVerdicts(&section);
-      for (const Judged& judged : section) summary.rows.push_back(judged.row);
+      for (Judged& judged : section) {
+        judged.test.resize(kResamples);  // what else there is was for the p-values
+        summary.rows.push_back(judged.row);
+      }
     }
     for (const OptimizerRuns& entry : task.optimizer_runs) {
       if (std::ranges::find(optimizers, entry.optimizer) == optimizers.end()) {

@@ -11,6 +11,7 @@
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/estimators/truncated_es.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "toy_problem.h"
@@ -95,6 +96,19 @@ TEST_CASE("Options of inner problems and schedules that cannot be are refused in
   CHECK(ProblemError({.random_initial_iteration_multiple = 5}) ==
         "inner problem: random_initial_iteration_multiple is 5, but "
         "random_initial_iteration_offset is 0; no episode is made shorter");
+  const auto of_registry = [](const std::string& text) {
+    return ErrorOf([&] {
+      EstimatorRegistry().Make(Config::Parse(text, "test"), std::make_shared<MLPLOpt>(),
+                               TaskResources(""));
+    });
+  };
+  for (const char* type : {"FullES", "FullGrad"}) {
+    CHECK(of_registry(R"({"type": ")" + std::string(type) +
+                      R"(", "task": {"type": "QuadraticTask"},
+                         "random_initial_iteration_offset": 5})")
+              .find("random_initial_iteration_offset is 5, but no first episode can be shorter") !=
+          std::string::npos);
+  }
   CHECK(ErrorOf([] { ConstantTruncationSchedule({.total_length = 0}); }) ==
         "ConstantTruncationSchedule: total_length must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] { LogUniformLengthSchedule({.min_length = 0, .max_length = 9}); }) ==

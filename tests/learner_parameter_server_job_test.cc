@@ -370,6 +370,11 @@ TEST_CASE("Jobs that could not run are errors") {
   const auto nothing = [](ParameterClient&) {};
   CHECK_EQ(ErrorOf([&] { RunParameterJob(AdamModel(1, 3), {.workers = 2}, nothing); }),
            "parameter server: grads_to_wait must be at most the number of workers, 2, got 3");
+  ParameterServerOptions split = SmallModel(3);
+  split.grads_to_wait = 2;
+  CHECK(ErrorOf([&] { RunParameterJob(split, {.workers = 3}, nothing); })
+            .starts_with("parameter server: with 3 servers grads_to_wait must be 1 or the number "
+                         "of workers, 3, got 2"));
   CHECK_EQ(ErrorOf([&] { RunParameterJob(SmallModel(), {.workers = 0}, nothing); }),
            "parameter server: wanted at least 1 worker, got 0");
   CHECK_EQ(ErrorOf([&] { RunParameterJob(SmallModel(), {.resume = true}, nothing); }),

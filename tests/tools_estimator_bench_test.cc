@@ -114,6 +114,23 @@ TEST_CASE("PES varies less than NRES over an episode and more in its second wind
   CHECK(bench.estimators[0].reference == "FullES");
   CHECK(bench.estimators[0].bias.low == 0);
   CheckInInterval(bench.estimators[0].gradient_norm, 1.0068);
+  // That after the last step, and so its gradient, is 20 / 9 of the mean's.
+  ThreadPool(2).Run([&] {
+    bench = Run(Configured("test", R"({"type": "FullES", "std": 0.1, "meta_loss_log": 1e-6,
+                                       "loss_type": "last_recompute", "recompute_samples": 1)" +
+                                       Keys("UnitQuadratic", 1)),
+                4000);
+  });
+  CHECK(bench.estimators[0].reference == "FullES");
+  CHECK(bench.estimators[0].bias.low == 0);
+  CheckInInterval(bench.estimators[0].gradient_norm, 2.2373);
+  // Windows that are not one episode have no reference of whole episodes.
+  ThreadPool(2).Run([&] {
+    bench = Run(Configured("test", R"({"type": "TruncatedPES", "trunc_length": 4, "std": 0.1)" +
+                                       Keys("UnitQuadratic", 1)),
+                100);
+  });
+  CHECK(bench.estimators.back().reference == "none");
 }
 
 TEST_CASE("Intervals of the bench hold what is known of normal numbers") {

@@ -225,7 +225,7 @@ TEST_CASE("The report of a run shows its plots, counts, config and how to reprod
   }
   CHECK_FALSE(Has(page, "class=\"notice\""));
   CHECK_FALSE(Has(page, "Held-out"));
-  CHECK(PartsBetween(page, "<figure", "</figure>").size() == 13);
+  CHECK(PartsBetween(page, "<figure", "</figure>").size() == 14);
 }
 
 TEST_CASE("A run of the program itself can be reported, while it runs too") {
@@ -281,7 +281,7 @@ TEST_CASE("The report of a training of the program shows its losses and how to r
                    .exit_code,
                0);
     const std::string said = Page(scratch, {judged});
-    CHECK(Has(said, "The held-out loss "));
+    CHECK(Has(said, std::string("The held-out loss on ") + split + " "));
     CHECK(Has(said, "last held-out loss"));
     CHECK_FALSE(Has(said, "has no held-out losses"));
   }

@@ -263,14 +263,20 @@ TEST_CASE("What would not fit into the budget is not started, and what is going 
             "long, seed 0: meta-train is stopped, the budget is used up; it can be resumed"));
 }
 
-TEST_CASE("What failed is said where the budget ends meanwhile, too") {
+TEST_CASE("What failed is said where a sweep is stopped meanwhile, too") {
   const TempDirectory scratch;
   WriteTextFile(scratch / "list.json", R"({"variants": {
     "bad": {"preset": "smoke", "set": ["theta_opt.learning_rate=-1"]},
     "long": {"preset": "smoke", "set": ["meta_steps=100000000"]}},
     "seeds": [0], "eval": {"preset": "smoke", "baselines": "none"}})");
-  const FinishedProcess stopped =
-      Sweep(scratch / "list.json", {"--out", scratch / "out", "--budget", "2s"});
+  bool sent = false;
+  const FinishedProcess stopped = Sweep(scratch / "list.json", {"--out", scratch / "out"},
+                                        [&](pid_t process, const std::string& output) {
+                                          if (sent || !Has(output, "long, seed 0: meta-train"))
+                                            return;
+                                          sent = true;
+                                          ::kill(process, SIGTERM);
+                                        });
   CHECK(stopped.exit_code == 1);
   CHECK(Has(stopped.output, "Failed: bad, seed 0\n"));
 }
@@ -308,7 +314,7 @@ TEST_CASE("A theta to begin with counts by what is in it") {
   const Words words = {"--out", scratch / "out"};
   CHECK(Sweep(scratch / "list.json", words).exit_code == 0);
   copy(1);
-  CHECK(Has(Sweep(scratch / "list.json", words).errors, "another text in base.safetensors"));
+  CHECK(Has(Sweep(scratch / "list.json", words).errors, "other contents of base.safetensors"));
 }
 
 TEST_CASE("A held-out loss that is not of the judged weights is not shown") {
@@ -382,7 +388,7 @@ TEST_CASE("Configs of one's own count by what is in them") {
       Has(run("best").errors,
           "begun with other settings: judging theta.safetensors then, theta_best.safetensors now"));
   WriteTextFile(scratch / "own.json", config + " ");
-  CHECK(Has(run("last").errors, "begun with other settings: another text in own.json; "));
+  CHECK(Has(run("last").errors, "begun with other settings: other contents of own.json; "));
 }
 
 TEST_CASE("Data that have changed between two runs of a sweep are an error, in the table too") {

@@ -211,6 +211,10 @@ class Visit {
         over_ = true;
       }
     }
+    // Nor has its work got on.
+    if (session_ && SecondsSince(tended_) > progress_timeout_ / 4) {
+      moved_ = Clock::now();
+    }
     tended_ = Clock::now();
     CheckProgress();
   }

@@ -90,10 +90,15 @@ void MessageLoop::Tend(Clock::time_point now) {
     return;
   }
   // A process that was stopped itself, or busy, has not listened: its peers get their time again.
-  if (options_.timeout_seconds > 0 && Seconds(now - tended_) > options_.timeout_seconds / 4) {
+  const auto was_away = [&](double timeout) {
+    return timeout > 0 && Seconds(now - tended_) > timeout / 4;
+  };
+  if (was_away(options_.timeout_seconds)) {
     for (Peer& peer : peers_) {
       peer.heard = now;
     }
+  }
+  if (was_away(options_.timeout_seconds) || was_away(options_.progress_timeout_seconds)) {
     for (Progress& progress : progress_) {
       progress.changed = now;
     }

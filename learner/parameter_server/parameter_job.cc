@@ -159,9 +159,7 @@ int RunParameterJob(const ParameterServerOptions& options, const ParameterJobOpt
     return RunJob([&](Transport* rank) { return RunAsRank(options, job, rank, work); });
   }
   Require(job.workers >= 1, "parameter server: wanted at least 1 worker, got {}", job.workers);
-  Require(options.grads_to_wait <= job.workers,
-          "parameter server: grads_to_wait must be at most the number of workers, {}, got {}",
-          job.workers, options.grads_to_wait);
+  checked.CheckWorkers(job.workers);
   if (job.network) {
     RunOverNetwork(options, job, work);
     return 0;

@@ -172,12 +172,28 @@ const EmbeddingLayer& ParameterModel::Layer(const std::string& name) const {
   return FindNamed(layers_, name, "embedding layer");
 }
 
-void ParameterModel::CheckIds(const EmbeddingLayer& layer, std::span<const int64_t> ids) const {
+void ParameterModel::CheckWorkers(int64_t workers) const {
+  const int64_t wanted = options_.grads_to_wait;
+  Require(wanted <= workers,
+          "parameter server: grads_to_wait must be at most the number of workers, {}, got {}",
+          workers, wanted);
+  Require(options_.servers == 1 || wanted == 1 || wanted == workers,
+          "parameter server: with {} servers grads_to_wait must be 1 or the number of workers, {}, "
+          "got {}: servers could wait for different workers, which wait for them, for ever",
+          options_.servers, workers, wanted);
+}
+
+void ParameterModel::CheckIdsInRange(const EmbeddingLayer& layer,
+                                     std::span<const int64_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i) {
     Require(ids[i] >= 0 && ids[i] < layer.ids,
             "parameter server: embedding layer '{}': ids must be in [0, {}), got {} at place {}",
             layer.name, layer.ids, ids[i], i);
   }
+}
+
+void ParameterModel::CheckIds(const EmbeddingLayer& layer, std::span<const int64_t> ids) const {
+  CheckIdsInRange(layer, ids);
   Require(std::ssize(ids) <= kMostNumbers / layer.width,
           "parameter server: embedding layer '{}': {} ids of width {} are more than the {} numbers "
           "of one message; take fewer at a time",

@@ -49,6 +49,11 @@ class ParameterModel {
   // Throw Error that lists the names if there is none of this name.
   const DenseVariable& Variable(const std::string& name) const;
   const EmbeddingLayer& Layer(const std::string& name) const;
+  // Throws Error unless servers find as many gradients as they wait for among so many workers, and
+  // never wait for different workers, which wait for them.
+  void CheckWorkers(int64_t workers) const;
+  // Throws Error unless all are of the layer.
+  void CheckIdsInRange(const EmbeddingLayer& layer, std::span<const int64_t> ids) const;
   // Throws Error unless all are of the layer, and not too many for one message.
   void CheckIds(const EmbeddingLayer& layer, std::span<const int64_t> ids) const;
   // Throws Error unless the gradients are of the model, finite and not too many for one message.

@@ -177,7 +177,8 @@ struct ParameterJobOptions {
 // and at the end throw Error that names it. A worker whose server refuses it, is lost, or is not
 // there in time, throws Error.
 //
-// Throws Error if options are wrong, if grads_to_wait exceeds the workers, if the directory holds
+// Throws Error if options are wrong, if grads_to_wait exceeds the workers or, with several
+// servers, is neither 1 nor all of them, if the directory holds
 // files and `resume` is not set, or holds none of such servers and it is, and what the first server
 // or worker that failed threw; under a launcher, a failure is printed and ends all ranks instead.
 int RunParameterJob(const ParameterServerOptions& options, const ParameterJobOptions& job,

@@ -58,9 +58,7 @@ ParameterServing::ParameterServing(const ParameterServerOptions& options, Transp
       path_(std::move(path)),
       store_(model_, transport->rank()) {
   const int64_t workers = transport->size() - options.servers;
-  Require(options.grads_to_wait <= workers,
-          "parameter server: grads_to_wait must be at most the number of workers, {}, got {}",
-          workers, options.grads_to_wait);
+  model_->CheckWorkers(workers);
   for (int rank = model_->servers(); rank < transport->size(); ++rank) working_.insert(rank);
   if (resume) store_.Restore(ReadServerFile(path_));
 }

@@ -301,7 +301,7 @@ void ParameterStore::RestoreTable(const EmbeddingLayer& layer, const NamedArrays
   const std::string name = kIds + layer.name;
   const int64_t n = ArrayOfCheckpoint(arrays, name).size();
   table.ids = NumbersOfArray<int64_t>(arrays, name, {n});
-  model_->CheckIds(layer, table.ids);
+  model_->CheckIdsInRange(layer, table.ids);
   model_->CheckIdsAreOn(server_, layer, table.ids);
   table.places.clear();
   for (int64_t i = 0; i < n; ++i) {

@@ -47,8 +47,7 @@ struct WorkerStep {
   }
 };
 
-// Of metrics, what they are of where a model is judged on all rows of the split train: loss/train
-// is a batch's.
+// What metrics of all rows of the split train are called by, since loss/train is a batch's.
 inline constexpr char kWholeTrain[] = "whole_train";
 
 // A training of one model whose batches are shared out to logical workers. With one worker it is

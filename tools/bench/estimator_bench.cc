@@ -135,16 +135,16 @@ struct Bench {
     }
   }
 
-  // `window_steps` is 0 for whole episodes.
-  Reference FindReference(const Config& config, Key key, int64_t windows,
-                          int64_t window_steps) const {
+  // `window_steps` is 0 for whole episodes. `whole_episode`: the windows are one.
+  Reference FindReference(const Config& config, Key key, int64_t windows, int64_t window_steps,
+                          bool whole_episode) const {
     Reference reference;
     StepCounts counts;
-    const Json last = config.json().value("loss_type", "avg") == "last"
-                          ? Json{{"loss_type", "last"}}
-                          : Json::object();
+    const std::string loss_type = config.json().value("loss_type", "avg");
+    const Json counted = loss_type == "avg" ? Json::object() : Json{{"loss_type", loss_type}};
     if (window_steps == 0) {
-      if (const auto exact = TryMake(OfType(config, "FullGrad", last))) {
+      // FullGrad refuses what it cannot differentiate.
+      if (const auto exact = TryMake(OfType(config, "FullGrad", counted))) {
         reference.name = "FullGrad";
         reference.mean = RunAll(*exact->estimator, weights, key, runs, 1, &counts)[0];
         reference.windows = {reference.mean};
@@ -169,7 +169,11 @@ struct Bench {
         return reference;
       }
     }
-    Json keys = last;
+    if (!whole_episode) return reference;  // FullES has no others
+    Json keys = counted;
+    if (loss_type == "last_recompute" && config.json().contains("recompute_samples")) {
+      keys["recompute_samples"] = config.json().at("recompute_samples");
+    }
     keys["std"] = config.json().value("std", 0.01);
     keys["num_tasks"] = 2 * config.json().value("num_tasks", int64_t{8});
     if (const auto long_average = TryMake(OfType(config, "FullES", keys))) {
@@ -296,10 +300,17 @@ EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::Vecto
               "estimator bench: under this theta {} gives gradients that are not finite",
               row.estimator);
     }
+    const auto& schedule = estimators[e]->schedule;
+    const bool whole_episode =
+        window_steps == 0 ||
+        (schedule && schedule->Shortest(1) == windows * window_steps &&
+         schedule->Longest(1) == windows * window_steps &&
+         whole.json().value("random_initial_iteration_offset", int64_t{0}) == 0);
     // After a burn-in a run does not begin where an exact gradient can.
-    const Reference reference = whole.json().value("burn_in", int64_t{0}) > 0
-                                    ? Reference()
-                                    : bench.FindReference(whole, key, windows, window_steps);
+    const Reference reference =
+        whole.json().value("burn_in", int64_t{0}) > 0
+            ? Reference()
+            : bench.FindReference(whole, key, windows, window_steps, whole_episode);
     row.inner_steps =
         static_cast<double>(counts.inner_steps) / static_cast<double>(options.runs * windows);
     row.seconds = SecondsOfEstimate(estimator, bench.weights, key, windows);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lopt/base/config.h"
+#include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_run.h"
@@ -27,6 +28,15 @@ std::vector<double> TestLosses(const FitDirectory& directory, const std::string&
     losses.push_back(run.test_loss.front());
   }
   return losses;
+}
+
+bool HasResults(const FitDirectory& directory, const std::string& name) {
+  try {
+    return Exists(ResultsOf(directory, name)) &&
+           std::ssize(TestLosses(directory, name)) == directory.request().seeds;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 NamedLearnedOptimizer NamedInFit(const FitDirectory& directory, const std::string& name,
@@ -95,8 +105,7 @@ bool CompareFit(FitContext* fit) {
   // A machine that went down may have lost results that fit.json tells of: from the first of these
   // on all are judged anew.
   const auto lost = std::ranges::find_if(record.contenders, [&](const FitContender& one) {
-    return !Exists(ResultsOf(fit->directory, one.name)) ||
-           std::ssize(TestLosses(fit->directory, one.name)) != fit->request().seeds;
+    return !HasResults(fit->directory, one.name);
   });
   record.contenders.erase(lost, record.contenders.end());
   // The first candidate is the start.

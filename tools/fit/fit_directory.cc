@@ -93,7 +93,7 @@ void FitDirectory::GoOn(int threads) {
           "it ({})",
           out_, record_.isa, CurrentIsa(), OptionWords("isa"));
   const FitRequest& asked = record_.request;
-  const int64_t measured = record_.measured ? record_.measured->threads : threads;
+  const int64_t measured = record_.measured ? record_.measured->threads.value_or(threads) : threads;
   Require(measured == threads || (asked.updates && asked.trials) || record_.status == "finished",
           "cannot resume {}: it was begun with {} threads, by whose speed its time is divided, and "
           "this process has {}; give as many ({})",
@@ -101,24 +101,25 @@ void FitDirectory::GoOn(int threads) {
 }
 
 void FitDirectory::BeginAnew(bool replace) {
-  // The start is the first file that a fit writes.
-  const bool has_fit = Exists(PathOf(kFitFile)) || Exists(PathOf(kFitStartFile));
+  const std::string record = PathOf(kFitFile);
+  const bool has_fit =
+      Exists(record) && ReadTextFile(record).find("\"lopt fit ") != std::string::npos;
   for (const std::string_view name : kFitFiles) {
     Require(has_fit || !Exists(PathOf(std::string(name))),
             "{} holds no fit, but something called {}, which a fit would replace: choose another "
             "directory ({})",
             out_, name, OptionWords("out"));
   }
-  Require(replace || !Exists(PathOf(kFitFile)) || !IsBegun(PathOf(kFitFile)),
+  Require(replace || !has_fit || !IsBegun(record),
           "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
           "({})",
           out_, FlagWords("resume"), FlagWords("overwrite"), OptionWords("out"));
   RemoveMatching(out_, [](std::string_view name) {
-    return std::ranges::find(kFitFiles, name) != std::end(kFitFiles);
+    return name != kFitFile && std::ranges::find(kFitFiles, name) != std::end(kFitFiles);
   });
+  Save();  // before the others, which it says are a fit's
   WriteThetaFile(PathOf(kFitStartFile), start_);
   WriteThetaFile(PathOf(kFitThetaFile), start_);
-  Save();  // last: with it there is a fit to resume
 }
 
 void FitDirectory::Save() const { WriteRecordFile(PathOf(kFitFile), record_); }

@@ -39,7 +39,7 @@ struct FitRequest {
 // How fast the task is trained here, and what that leaves time for.
 struct FitMeasurement {
   double seconds = 0;                           // that measuring took
-  int64_t threads = 0;                          // that times are of
+  std::optional<int64_t> threads = {};          // that times are of; earlier versions: not known
   bool log_loss = false;                        // whether all losses were above 0
   double update_seconds = 0;                    // of one update of theta; 0: not measured
   std::map<std::string, double> training = {};  // seconds for each whole training, by optimizer
@@ -120,18 +120,18 @@ struct FitContender {
 
 // The file fit.json of a fit's directory: what it was asked for, and what it has found so far.
 struct FitRecord {
-  static constexpr const char* kFormat = "lopt fit 4";  // the first key of the file
+  static constexpr const char* kFormat = "lopt fit 3";  // the first key of the file
 
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program
   std::string isa = {};      // instruction set of the kernels
   FitRequest request = {};   // what is asked for
   std::optional<FitMeasurement> measured = {};
-  std::optional<FitSearch> steps = {};        // over multipliers of steps, in short trainings
-  std::optional<FitSearch> search = {};       // in whole trainings; grows by rounds
-  std::optional<FitSearch> bases = {};        // the start, and the best of the search, again
-  double meta_seconds = 0;                    // of meta-training; of a killed one, up to 10 less
-  bool meta_ended = false;                    // or there was none
+  std::optional<FitSearch> steps = {};   // over multipliers of steps, in short trainings
+  std::optional<FitSearch> search = {};  // in whole trainings; grows by rounds
+  std::optional<FitSearch> bases = {};   // the start, and the best of the search, again
+  double meta_seconds = 0;  // of meta-training; up to 10 s less for each time that it was killed
+  bool meta_ended = false;  // or there was none
   std::optional<FitSearch> candidates = {};   // bases, and what was meta-trained
   std::vector<FitContender> contenders = {};  // those that have been judged
   std::optional<bool> take = {};              // the verdict

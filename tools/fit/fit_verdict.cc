@@ -48,6 +48,14 @@ std::pair<int64_t, double> RankOf(const FitJudged& one) {
           sum / static_cast<double>(std::max<int64_t>(1, std::ssize(one.test_loss) - diverged))};
 }
 
+// "its loss is 2", or "it diverged with 1 of 3 seeds".
+std::string LossInWords(const FitJudged& one, const char* has_loss, const char* who) {
+  const int64_t diverged = RankOf(one).first;
+  return diverged == 0
+             ? fmt::format("{} {:.4g}", has_loss, one.Mean())
+             : fmt::format("{} diverged with {} of {} seeds", who, diverged, one.test_loss.size());
+}
+
 std::string FitLossText(double loss) {
   return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "diverged";
 }
@@ -81,17 +89,17 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
   return {
       .take = take,
       .text = fmt::format(
-          "{}: on data that fitting never saw, its loss is {}; the best of the others is {}, with "
-          "{}. It is lower with {} of {} seeds.",
-          take ? "Take it" : "Do not", FitLossText(fitted->Mean()), best->contender.name,
-          FitLossText(best->Mean()), below, seeds)};
+          "{}: on data that fitting never saw, {}; the best of the others is {}, {}. It is lower "
+          "with {} of {} seeds.",
+          take ? "Take it" : "Do not", LossInWords(*fitted, "its loss is", "it"),
+          best->contender.name, LossInWords(*best, "with", "which"), below, seeds)};
 }
 
 std::string FitTable(const std::vector<FitJudged>& judged) {
   const FitJudged* fitted = FindFitted(judged);
   std::vector<const FitJudged*> order;
   for (const FitJudged& one : judged) order.push_back(&one);
-  std::ranges::stable_sort(order, {}, [](const FitJudged* one) { return one->Mean(); });
+  std::ranges::stable_sort(order, {}, [](const FitJudged* one) { return RankOf(*one); });
   PlainTable table({{.name = "optimizer", .least = 22},
                     {.name = "test loss"},
                     {.name = "fitted lower", .least = 13},

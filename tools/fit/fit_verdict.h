@@ -26,7 +26,8 @@ struct FitVerdict {
 };
 
 // `judged` without kFitted says that nothing better than the start was found. The best of the
-// others is that of the lowest mean test loss.
+// others is the one that diverged with the fewest seeds and, of these, has the lowest mean test
+// loss with the others.
 FitVerdict JudgeFit(const std::vector<FitJudged>& judged);
 
 // One line for each, the best first, what was fitted marked, in lines of at most 80 characters.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/npz.h"
 #include "lopt/base/print.h"
@@ -95,12 +96,20 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   const std::string file = *TextOption(*values, "file");
   std::error_code ignored;
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
-  RequireFile(out, "cannot write");  // a rename would replace a device
 
   ThetaFile theta_file;
-  const auto own = (*values)["learned-optimizer"].defaulted() ? OwnOptimizer(file) : std::nullopt;
-  theta_file.learned_optimizer =
-      ResolvedOptimizer(own ? *own : Config::Parse(optimizer_text, "--learned-optimizer"));
+  if ((*values)["learned-optimizer"].defaulted()) {
+    try {
+      if (const auto own = OwnOptimizer(file))
+        theta_file.learned_optimizer = ResolvedOptimizer(*own);
+    } catch (const Error& error) {
+      Fail("{}; --learned-optimizer says another", error.what());
+    }
+  }
+  if (theta_file.learned_optimizer.empty()) {
+    theta_file.learned_optimizer =
+        ResolvedOptimizer(Config::Parse(optimizer_text, "--learned-optimizer"));
+  }
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   theta_file.theta.resize(layout.size());
@@ -113,6 +122,7 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   RowFromArrays(layout, FindTensors(arrays, layout, key, file), "",
                 {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
   theta_file.version = GetBuildInfo().version;
+  RequireFile(out, "cannot write");  // a rename would replace a device
   WriteThetaFile(out, theta_file);
   PrintOut("{}: {} numbers of a {}\n", out, layout.size(), theta_file.learned_optimizer.Type());
   return kExitDone;

@@ -103,22 +103,38 @@ void AddAggregate(const ComparedSummary& compared, ReportPage* page) {
       return candidate.optimizer == standing.optimizer;
     });
     if (row == summary.aggregate.end()) continue;
-    rows.push_back({.cells = {EscapeHtml(standing.optimizer), has_adam ? Cell(row->test_ratio) : "",
-                              has_adam ? Cell(row->train_ratio) : "",
-                              has_adam ? Counts(row->better, row->worse, row->unclear) : "",
-                              Cell(row->best_ratio), Cell(row->best_ratio_trained),
-                              Cell(row->best_ratio_transfer),
-                              Counts(row->best_better, row->best_worse, row->best_unclear),
-                              row->speedup ? ShortNumber(*row->speedup) : "",
-                              fmt::format("{} / {}", row->diverged, row->blown_up)},
-                    .ours = standing.learned});
+    rows.push_back(
+        {.cells = {EscapeHtml(standing.optimizer), Cell(row->test_ratio), Cell(row->train_ratio),
+                   Counts(row->better, row->worse, row->unclear), Cell(row->best_ratio),
+                   Cell(row->best_ratio_trained), Cell(row->best_ratio_transfer),
+                   Counts(row->best_better, row->best_worse, row->best_unclear),
+                   row->speedup ? ShortNumber(*row->speedup) : "",
+                   fmt::format("{} / {}", row->diverged, row->blown_up)},
+         .ours = standing.learned});
   }
-  page->AddHtml(HtmlTable(
-      "All tasks; losses as fractions of tuned Adam's and of the best baseline's",
-      {"optimizer", "test loss / Adam's", "train loss / Adam's", "better / worse / unclear",
-       "test loss / best baseline's", "the same, trained on", "the same, transfer",
-       "better / worse / unclear", "speed-up in steps", "diverged / blown up"},
-      rows, 1));
+  std::vector<std::string> header = {"optimizer",
+                                     "test loss / Adam's",
+                                     "train loss / Adam's",
+                                     "better / worse / unclear",
+                                     "test loss / best baseline's",
+                                     "the same, trained on",
+                                     "the same, transfer",
+                                     "better / worse / unclear",
+                                     "speed-up in steps",
+                                     "diverged / blown up"};
+  if (!has_adam) {
+    const auto leave_out = [](std::vector<std::string>* cells) {
+      cells->erase(cells->begin() + 8);  // the speed-up over Adam
+      cells->erase(cells->begin() + 1, cells->begin() + 4);
+    };
+    leave_out(&header);
+    for (HtmlRow& row : rows) leave_out(&row.cells);
+  }
+  page->AddHtml(HtmlTable(has_adam
+                              ? "All tasks; losses as fractions of tuned Adam's and of the best "
+                                "baseline's"
+                              : "All tasks; losses as fractions of the best baseline's",
+                          header, rows, 1));
 }
 
 void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& optimizers,

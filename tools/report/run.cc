@@ -45,11 +45,24 @@ const Series* Find(const RunRecord& run, const std::string& name) {
   return at == run.metrics.series.end() ? nullptr : &at->second;
 }
 
-// The metric by which the result is judged, where the run has it.
+// The metric by which the result is judged, that of the newest record if there are several; empty
+// without any.
 std::string HeldOutMetric(const RunRecord& run, const RunWords& words) {
-  const auto found = std::ranges::find_if(
-      words.held_out, [&](const char* metric) { return Find(run, metric) != nullptr; });
-  return found == words.held_out.end() ? "" : *found;
+  std::string newest;
+  double step = -1;
+  for (const char* metric : words.held_out) {
+    const Series* series = Find(run, metric);
+    if (series == nullptr || series->step.back() <= step) continue;
+    newest = metric;
+    step = series->step.back();
+  }
+  return newest;
+}
+
+// " on test", where the metric is "loss/test".
+std::string OfSplit(const std::string& metric) {
+  const size_t slash = metric.rfind('/');
+  return slash == std::string::npos ? "" : " on " + metric.substr(slash + 1);
 }
 
 std::optional<double> Last(const RunRecord& run, const std::string& name) {
@@ -442,7 +455,8 @@ void AddRunNotices(const Runs& runs, ReportPage* page) {
 void AddRunVerdicts(const Runs& runs, const RunWords& words, ReportPage* page) {
   for (const RunRecord& run : runs) {
     const std::string whose = runs.size() == 1 ? "" : run.label + ": ";
-    const Series* losses = Find(run, HeldOutMetric(run, words));
+    const std::string metric = HeldOutMetric(run, words);
+    const Series* losses = Find(run, metric);
     if (losses == nullptr) {
       if (run.metrics.records == 0) continue;
       page->AddVerdict(whose +
@@ -456,10 +470,10 @@ void AddRunVerdicts(const Runs& runs, const RunWords& words, ReportPage* page) {
       return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
     });
     page->AddVerdict(fmt::format(
-        "{}The held-out loss {} from {:.3g} to {:.3g}; the lowest is {:.3g}, after {:.0f} of "
+        "{}The held-out loss{} {} from {:.3g} to {:.3g}; the lowest is {:.3g}, after {:.0f} of "
         "{:.0f} "
         "updates.",
-        whose,
+        whose, OfSplit(metric),
         last < first   ? "fell"
         : last > first ? "rose"
                        : "went",
@@ -496,8 +510,11 @@ void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
     return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
   });
   row(words.last_loss, [&](const RunRecord& run) { return Shown(Last(run, words.loss)); });
-  row("last held-out loss",
-      [&](const RunRecord& run) { return Shown(Last(run, HeldOutMetric(run, words))); });
+  row("last held-out loss", [&](const RunRecord& run) {
+    const std::string metric = HeldOutMetric(run, words);
+    const std::string loss = Shown(Last(run, metric));
+    return loss.empty() ? loss : loss + OfSplit(metric);
+  });
   row("time", [](const RunRecord& run) -> std::string {
     const double seconds = RunSeconds(run);
     return std::isfinite(seconds) ? FormatDuration(seconds) : "";

@@ -28,6 +28,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Options of lopt eval that judge a learned optimizer in further ways, and how the names of their results end.
 OF_LEARNED = ("--start", "--unknown-length", "--tune-learned")
+REFERENCE = "Adam"  # no learned optimizer may be called so
 ENDINGS = ("-start", "-start-0.3", "-unknown", "-tuned")
 
 
@@ -142,6 +143,8 @@ class SweepList:
         # Of every variant its words for `lopt meta-train`, by its name.
         self.variants = {}
         for name, variant in read["variants"].items():
+            if name == REFERENCE:
+                raise Error(f"{path}: variants: '{name}' is the baseline that others are compared with; take another name")
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name.endswith(ENDINGS):
                 raise Error(
                     f"{path}: variants: '{name}' cannot be a name; wanted letters, digits, '.', '_' and '-', "
@@ -228,7 +231,7 @@ class Piece:
             if began["theta"] != self._settings["theta"]:
                 changed = f"judging {began['theta']} then, {self._settings['theta']} now"
             elif words[0] == words[1]:
-                changed = f"another text in {', '.join(self._settings['files'])}"
+                changed = f"other contents of {', '.join(self._settings['files'])}"
             raise Error(
                 f"{self.title}: it was begun with other settings: {changed}; give the variant another name, or remove "
                 f"{self.folder.parent}"
