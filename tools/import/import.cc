@@ -43,8 +43,8 @@ void CheckIsNotCelo1(const std::vector<FoundArray>& arrays, const std::string& t
   }
 }
 
-// The type and options that a file of lopt holds; none in a file of another program.
-std::optional<Config> OwnOptimizer(const std::string& file) {
+// The type and options that a file of lopt holds, as JSON; none in a file of another program.
+std::optional<std::string> OwnOptimizer(const std::string& file) {
   constexpr const char* kName = "learned_optimizer";
   const std::vector<std::byte> bytes = ReadFile(file);
   std::vector<OtherArray> others;
@@ -53,13 +53,12 @@ std::optional<Config> OwnOptimizer(const std::string& file) {
     const NamedArrays arrays = ParseNpz(bytes, file, &others);
     if (!arrays.Contains(kName) || arrays.At(kName).dtype() != DType::kUint8) return std::nullopt;
     const auto text = arrays.At(kName).As<uint8_t>();
-    return Config::Parse(std::string(text.begin(), text.end()), file);
+    return std::string(text.begin(), text.end());
   }
   if (!file.ends_with(".safetensors")) return std::nullopt;
   const ArrayFile read = ParseArrayFile(bytes, file, &others);
   const auto found = read.metadata.find(kName);
-  return found == read.metadata.end() ? std::nullopt
-                                      : std::optional(Config::Parse(found->second, file));
+  return found == read.metadata.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
@@ -98,17 +97,14 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
 
   ThetaFile theta_file;
-  if ((*values)["learned-optimizer"].defaulted()) {
-    try {
-      if (const auto own = OwnOptimizer(file))
-        theta_file.learned_optimizer = ResolvedOptimizer(*own);
-    } catch (const Error& error) {
-      Fail("{}; --learned-optimizer says another", error.what());
-    }
-  }
-  if (theta_file.learned_optimizer.empty()) {
+  const auto own = (*values)["learned-optimizer"].defaulted() ? OwnOptimizer(file) : std::nullopt;
+  try {
     theta_file.learned_optimizer =
-        ResolvedOptimizer(Config::Parse(optimizer_text, "--learned-optimizer"));
+        ResolvedOptimizer(own ? Config::Parse(*own, file + ": learned_optimizer")
+                              : Config::Parse(optimizer_text, "--learned-optimizer"));
+  } catch (const Error& error) {
+    if (!own) throw;
+    Fail("{}; give --learned-optimizer", error.what());
   }
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
