@@ -74,9 +74,7 @@ int ImportCommand(const std::vector<std::string>& arguments) {
                         "Theta file to write (.safetensors).")(
       "learned-optimizer",
       po::value(&optimizer_text)->value_name("JSON")->default_value(R"({"type": "MLPLOpt"})"),
-      "Type and options of the optimizer that the weights are of. A file that lopt has written "
-      "says "
-      "them itself.")(
+      "Type and options of the optimizer that the weights are of; files of lopt say them.")(
       "key", po::value(&key)->value_name("PATH"),
       "Where in the file the weights are, if there are several that fit; '.' is the top.")(
       "decays", po::value(&decays)->value_name("JSON"),
