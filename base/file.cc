@@ -129,6 +129,7 @@ std::string ReadTextFile(const OpenFile& file, const std::string& path) {
 }
 
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
+  RequireFile(path, "cannot write");  // renaming would replace a device or a named pipe
   const std::string temporary = TemporaryName(path);
   OpenFile file(temporary, OpenFor::kMake, "cannot write", path);
   int error = file.Write(bytes);

@@ -47,7 +47,7 @@ enum class Flush { kToDisk, kNo };
 
 // Writes to a temporary name beside `path`, flushes and renames: `path` is the old file or the new
 // one, never a part, if flushed also after a crash of the machine. The temporary file is removed on
-// failure.
+// failure. A named pipe, a socket or a device is an Error, as of RequireFile, and stays.
 void WriteFile(const std::string& path, std::span<const std::byte> bytes,
                Flush flush = Flush::kToDisk);
 void WriteTextFile(const std::string& path, std::string_view text, Flush flush = Flush::kToDisk);

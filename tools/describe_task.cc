@@ -68,8 +68,6 @@ TrainingCurve TrainWithAdam(const TaskFamily& task, const TaskRequest& request, 
 }  // namespace
 
 void DescribeTask(const TaskRequest& request) {
-  // A rename would replace a device.
-  if (!request.preview.empty()) RequireFile(request.preview, "cannot write");
   const Config config = ReadTypedConfig("--task", request.task, TaskRegistry().table());
   const auto task = TaskRegistry().Make(config, TaskResources(request.data_dir));
   PrintOut("{}\n", config.Dump());

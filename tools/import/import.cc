@@ -116,7 +116,6 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   RowFromArrays(layout, FindTensors(arrays, layout, key, file), "",
                 {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
   theta_file.version = GetBuildInfo().version;
-  RequireFile(out, "cannot write");  // a rename would replace a device
   WriteThetaFile(out, theta_file);
   PrintOut("{}: {} numbers of a {}\n", out, layout.size(), theta_file.learned_optimizer.Type());
   return kExitDone;

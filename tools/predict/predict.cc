@@ -110,9 +110,6 @@ int PredictCommand(const std::vector<std::string>& arguments) {
   // What readers of data log goes elsewhere than the JSON.
   if (json) spdlog::set_default_logger(spdlog::stderr_logger_mt("predict"));
 
-  for (const auto& path : {out, picture}) {
-    if (path) RequireFile(*path, "cannot write");  // a rename would replace a device
-  }
   const TrainedModel model = ReadTrainedModel(*run, TextOption(*values, "data-dir"));
   if (out) RequireOther(model, "out", *out);
   if (picture) RequireOther(model, "picture", *picture);

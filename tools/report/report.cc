@@ -110,7 +110,6 @@ WrittenReport WriteReport(std::vector<std::string> directories, const std::strin
                                 : fmt::format("{} runs and evaluations", directories.size());
   const std::string subtitle = fmt::format("Report by lopt {}{}", build.version,
                                            build.commit.empty() ? "" : " (" + build.commit + ")");
-  RequireFile(report.path, "cannot write");  // a rename would replace a device
   WriteTextFile(report.path, page.Render(title, subtitle));
   const auto note = [&](const auto& records) {
     for (const auto& record : records) {
