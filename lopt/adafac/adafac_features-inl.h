@@ -70,11 +70,11 @@ struct AdafacColumns {
   const float* input;   // the weights of the first
 };
 
-// Memory for one thread, with the features of so many tiles.
+// Memory for one thread, with the features of a tile.
 struct AdafacScratch {
-  AdafacScratch(const AdafacTask& task, int64_t tiles, Workspace& workspace)
+  AdafacScratch(const AdafacTask& task, Workspace& workspace)
       : network(*task.network, workspace),
-        features(workspace.Take<float>(tiles * task.at->count * kAdafacRow).data()),
+        features(workspace.Take<float>(task.at->count * kAdafacRow).data()),
         factors(workspace.Take<float>(task.at->f * kAdafacRow).data()),
         biases(workspace.Take<float>(TouchedUnits(*task.network) * kAdafacRow).data()) {}
 
@@ -134,91 +134,157 @@ HWY_INLINE void SpreadRuns(const AdafacUpdate& u, int64_t count, int64_t factors
   }
 }
 
-// The features of the parameters [first, first + count), count <= kLanes, at `at` of a tile, from
-// the state that is updated before if kUpdate. Lanes behind `count` are 0.
-template <bool kUpdate, bool kFactored, bool kWhole>
-HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int64_t first,
-                             int64_t count, const float* HWY_RESTRICT factors,
-                             float* HWY_RESTRICT features) {
+// Forms kN features of the `count` parameters of a tile, a vector at a time, and stores them to
+// their rows. form.template operator()<kWhole>(i, n, out) gives those of parameters i to i + n.
+// Lanes behind `count` are 0.
+struct StoreFeatures {
+  template <int kN, class Form>
+  HWY_INLINE void operator()(const int64_t (&rows)[kN], int64_t count, const Form& form) const {
+    ForVectors(count, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
+      V x[kN];
+      form.template operator()<kWhole>(i, n, x);
+      HWY_UNROLL(8)
+      for (int j = 0; j < kN; ++j) {
+        if (!kWhole) x[j] = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x[j]);
+        hn::Store(x[j], d, features + rows[j] * kAdafacRow + i);
+      }
+    });
+  }
+
+  float* features;
+};
+
+// Forms features as StoreFeatures does, but keeps only the sums of their squares: each is added to
+// the kLanes sums of its row, after it is multiplied by kShrink if kShrunk.
+template <bool kShrunk>
+struct AddSquares {
+  template <int kN, class Form>
+  HWY_INLINE void operator()(const int64_t (&rows)[kN], int64_t count, const Form& form) const {
+    V sums[kN];
+    HWY_UNROLL(8)
+    for (int j = 0; j < kN; ++j) sums[j] = hn::Zero(d);
+    ForVectors(count, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
+      V x[kN];
+      form.template operator()<kWhole>(i, n, x);
+      HWY_UNROLL(8)
+      for (int j = 0; j < kN; ++j) {
+        if (!kWhole) x[j] = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x[j]);
+        if (kShrunk) x[j] = hn::Mul(hn::Set(d, kShrink), x[j]);
+        sums[j] = hn::MulAdd(x[j], x[j], sums[j]);
+      }
+    });
+    HWY_UNROLL(8)
+    for (int j = 0; j < kN; ++j) {
+      float* total = lanes + rows[j] * kLanes;
+      hn::Store(hn::Add(hn::Load(d, total), sums[j]), d, total);
+    }
+  }
+
+  float* lanes;
+};
+
+// Gives the features of the parameters [first, first + count), a tile, to put(rows, count, form),
+// from the state that is updated before if kUpdate.
+template <bool kUpdate, bool kFactored, class Put>
+HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u,
+                             const AdafacScratch& scratch, int64_t first, int64_t count,
+                             const Put& put) {
   const AdafacPlaces& at = *task.at;
   const int64_t size = u.tensor->size;
-  const auto put = [&](int64_t feature, V x) HWY_ATTR {
-    if (!kWhole) x = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), x);
-    hn::Store(x, d, features + feature * kAdafacRow);
-  };
-  const V g = LoadSome<kWhole>(u.g + first, count);
-  put(0, g);
-  if (at.celo) put(1, Within(g, AdafacPlaces::kSmallGradient));
-  put(at.at_p, LoadSome<kWhole>(u.p + first, count));
-  const V square = Bounded(hn::Mul(g, g));
-  for (int64_t k = 0; k < at.r; ++k) {
-    float* place = u.rms + k * size + first;
-    V rms = LoadSome<kWhole>(place, count);
-    if (kUpdate) {
-      rms = Decayed(task.decays->rms[k], rms, square);
-      StoreSome<kWhole>(rms, place, count);
-    }
-    put(at.at_r + k, rms);
-    put(at.at_q + k, InverseRoot(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon))));
+  const float* HWY_RESTRICT gradient = u.g + first;
+  const float* HWY_RESTRICT params = u.p + first;
+  if (at.celo) {
+    put({0, 1, at.at_p}, count, [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[3]) HWY_ATTR {
+      x[0] = LoadSome<kWhole>(gradient + i, n);
+      x[1] = Within(x[0], AdafacPlaces::kSmallGradient);
+      x[2] = LoadSome<kWhole>(params + i, n);
+    });
+  } else {
+    put({0, at.at_p}, count, [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[2]) HWY_ATTR {
+      x[0] = LoadSome<kWhole>(gradient + i, n);
+      x[1] = LoadSome<kWhole>(params + i, n);
+    });
   }
-  if (at.celo) put(at.at_gq, hn::Mul(g, hn::Load(d, features + at.at_q * kAdafacRow)));
-  const int64_t after = kFactored ? at.at_row : at.at_fac_m;
+  // The next features are products with the inverse roots.
+  float* roots = scratch.features + at.at_q * kAdafacRow;
+  for (int64_t k = 0; k < at.r; ++k) {
+    float* average = u.rms + k * size + first;
+    float* root = roots + k * kAdafacRow;
+    put({at.at_r + k, at.at_q + k}, count,
+        [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[2]) HWY_ATTR {
+          V rms = LoadSome<kWhole>(average + i, n);
+          if (kUpdate) {
+            const V g = LoadSome<kWhole>(gradient + i, n);
+            rms = Decayed(task.decays->rms[k], rms, Bounded(hn::Mul(g, g)));
+            StoreSome<kWhole>(rms, average + i, n);
+          }
+          x[0] = rms;
+          x[1] = InverseRoot(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon)));
+          hn::Store(x[1], d, root + i);
+        });
+  }
+  if (at.celo) {
+    put({at.at_gq}, count, [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[1]) HWY_ATTR {
+      x[0] = hn::Mul(LoadSome<kWhole>(gradient + i, n), hn::Load(d, roots + i));
+    });
+  }
   for (int64_t k = 0; k < at.m; ++k) {
-    float* place = u.m + k * size + first;
-    V m = LoadSome<kWhole>(place, count);
-    if (kUpdate) {
-      m = Decayed(task.decays->momentum[k], m, g);
-      StoreSome<kWhole>(m, place, count);
-    }
-    put(at.at_m + k, m);
-    const V q = hn::Load(d, features + (at.at_q + (at.r == 1 ? 0 : k)) * kAdafacRow);
-    put(at.at_mq + k, hn::Mul(m, q));
-    V of_g;
-    V of_m;
-    if (kFactored) {
-      of_g = of_m = hn::Load(d, factors + k * kAdafacRow);
-    } else {
-      float* v_place = u.v + k * size + first;
-      V v = LoadSome<kWhole>(v_place, count);
+    float* momentum = u.m + k * size + first;
+    const float* root = roots + (at.r == 1 ? 0 : k) * kAdafacRow;
+    const auto form_momentum = [&]<bool kWhole>(int64_t i, int64_t n, V g, V* x) HWY_ATTR {
+      x[0] = LoadSome<kWhole>(momentum + i, n);
       if (kUpdate) {
-        v = Decayed(task.decays->adafactor[k], v,
-                    hn::Add(square, hn::Set(d, kFactoredSquareFloor)));
-        StoreSome<kWhole>(v, v_place, count);
+        x[0] = Decayed(task.decays->momentum[k], x[0], g);
+        StoreSome<kWhole>(x[0], momentum + i, n);
       }
-      const V rsqrt = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon)));
-      put(at.at_row + k, v);
-      put(at.at_col + k, v);
-      put(at.at_row_rsqrt + k, rsqrt);
-      put(at.at_col_rsqrt + k, rsqrt);
-      of_g = FlooredInverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon)));
-      of_m = InverseRoot(hn::Add(v, hn::Set(d, task.momentum_epsilon)));
+      x[1] = hn::Mul(x[0], hn::Load(d, root + i));
+    };
+    if constexpr (kFactored) {
+      const float* factors = scratch.factors + k * kAdafacRow;
+      put({at.at_m + k, at.at_mq + k, at.at_fac_g + k, at.at_row + k}, count,
+          [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[4]) HWY_ATTR {
+            const V g = LoadSome<kWhole>(gradient + i, n);
+            form_momentum.template operator()<kWhole>(i, n, g, x);
+            const V factor = hn::Load(d, factors + i);
+            x[2] = hn::Mul(g, factor);
+            x[3] = hn::Mul(x[0], factor);
+          });
+    } else {
+      float* moment = u.v + k * size + first;
+      put({at.at_m + k, at.at_mq + k, at.at_fac_g + k, at.at_fac_m + k, at.at_row + k,
+           at.at_col + k, at.at_row_rsqrt + k, at.at_col_rsqrt + k},
+          count, [&]<bool kWhole>(int64_t i, int64_t n, V(&x)[8]) HWY_ATTR {
+            const V g = LoadSome<kWhole>(gradient + i, n);
+            form_momentum.template operator()<kWhole>(i, n, g, x);
+            V v = LoadSome<kWhole>(moment + i, n);
+            if (kUpdate) {
+              v = Decayed(task.decays->adafactor[k], v,
+                          hn::Add(Bounded(hn::Mul(g, g)), hn::Set(d, kFactoredSquareFloor)));
+              StoreSome<kWhole>(v, moment + i, n);
+            }
+            x[2] = hn::Mul(
+                g, FlooredInverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon))));
+            x[3] = hn::Mul(x[0], InverseRoot(hn::Add(v, hn::Set(d, task.momentum_epsilon))));
+            x[4] = x[5] = v;
+            x[6] = x[7] = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon)));
+          });
     }
-    put(at.at_fac_g + k, hn::Mul(g, of_g));
-    put(after + k, hn::Mul(m, of_m));
   }
 }
 
-// Calls visit(first, count, features) for the tiles of [first, end), each with its features.
-template <bool kUpdate, bool kFactored, class Visit>
+// Calls visit(first, count) for the tiles of [first, end), each with what rows and columns give to
+// it: the factors, and the biases if kBiases.
+template <bool kFactored, bool kBiases, class Visit>
 HWY_INLINE void ForAdafacTiles(const AdafacTask& task, const AdafacUpdate& u,
                                const AdafacScratch& scratch, int64_t first, int64_t end,
                                const Visit& visit) {
-  const bool form = kUpdate || !u.kept();
-  const int64_t units = kUpdate ? 0 : TouchedUnits(*task.network);
+  const int64_t units = kBiases ? TouchedUnits(*task.network) : 0;
   std::optional<FactoredRuns> runs;
   if (kFactored) runs.emplace(*u.tensor->factored, first);
-  float* features = scratch.features;
   for (; first < end; first += kAdafacTile) {
     const int64_t count = std::min(kAdafacTile, end - first);
-    if (kFactored) SpreadRuns(u, count, form ? task.at->f : 0, units, *runs, scratch);
-    if (form) {
-      ForVectors(count, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
-        FormFeatures<kUpdate, kFactored, kWhole>(task, u, first + i, n, scratch.factors + i,
-                                                 features + i);
-      });
-    }
-    visit(first, count, features);
-    if (u.kept()) features += u.dense * kAdafacRow;
+    if (kFactored) SpreadRuns(u, count, task.at->f, units, *runs, scratch);
+    visit(first, count);
   }
 }
 

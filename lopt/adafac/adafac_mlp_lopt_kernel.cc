@@ -35,26 +35,17 @@ namespace HWY_NAMESPACE {
 constexpr double kParameterScaleFloor = 1e-9;
 
 // Updates the state of [first, end), if kUpdate, and sets sums[k] to the sum of squares of dense
-// feature k; else of dense feature k times `factor`.
+// feature k; else of dense feature k times kShrink.
 template <bool kUpdate, bool kFactored>
 HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
-                             const AdafacScratch& scratch, int64_t first, int64_t end, float factor,
+                             const AdafacScratch& scratch, int64_t first, int64_t end,
                              float* HWY_RESTRICT lanes, float* HWY_RESTRICT sums) {
   std::fill_n(lanes, u.dense * kLanes, 0.0f);
-  const auto add = [&](int64_t /*first*/, int64_t count, const float* features) HWY_ATTR {
-    for (int64_t k = 0; k < u.dense; ++k) {
-      const float* HWY_RESTRICT x = features + k * kAdafacRow;
-      V sum = hn::Zero(d);
-      for (int64_t i = 0; i < count; i += kLanes) {
-        V feature = hn::Load(d, x + i);
-        if constexpr (!kUpdate) feature = hn::Mul(hn::Set(d, factor), feature);
-        sum = hn::MulAdd(feature, feature, sum);
-      }
-      float* total = lanes + k * kLanes;
-      hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
-    }
-  };
-  ForAdafacTiles<kUpdate, kFactored>(task, u, scratch, first, end, add);
+  ForAdafacTiles<kFactored, false>(
+      task, u, scratch, first, end, [&](int64_t start, int64_t count) HWY_ATTR {
+        FormFeatures<kUpdate, kFactored>(task, u, scratch, start, count,
+                                         AddSquares<!kUpdate>{lanes});
+      });
   for (int64_t k = 0; k < u.dense; ++k) {
     sums[k] = SumOfVector(hn::Load(d, lanes + k * kLanes));
   }
@@ -64,12 +55,13 @@ HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
 template <bool kFactored>
 HWY_NOINLINE void StepPiece(const AdafacTask& task, const AdafacUpdate& u,
                             const AdafacScratch& scratch, int64_t first, int64_t end) {
-  ForAdafacTiles<false, kFactored>(
-      task, u, scratch, first, end,
-      [&](int64_t start, int64_t count, const float* features) HWY_ATTR {
+  ForAdafacTiles<kFactored, true>(
+      task, u, scratch, first, end, [&](int64_t start, int64_t count) HWY_ATTR {
+        FormFeatures<false, kFactored>(task, u, scratch, start, count,
+                                       StoreFeatures{scratch.features});
         const auto columns = [&]<int kV>(int64_t i) HWY_ATTR {
-          return AdafacColumns{features + i, u.dense, kFactored ? scratch.biases + i : nullptr,
-                               scratch.network.input};
+          return AdafacColumns{scratch.features + i, u.dense,
+                               kFactored ? scratch.biases + i : nullptr, scratch.network.input};
         };
         float* outputs = scratch.network.outputs;
         StretchOutputs(*task.network, scratch.network, columns, count, outputs);
@@ -182,17 +174,17 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
     ParallelFor(pieces, [&](int64_t i) {
       WorkspacePool::Lease workspace(*task.workspaces);
       const Workspace::Frame frame(*workspace);
-      AdafacScratch own(task, 1, *workspace);
+      AdafacScratch own(task, *workspace);
       own.network.bias = scratch.network.bias;
       own.network.input = scratch.network.input;
       body(i, own, *workspace);
     });
   };
-  const auto form_sums = [&]<bool kUpdate>(float factor) {
+  const auto form_sums = [&]<bool kUpdate>() {
     in_pieces([&](int64_t i, const AdafacScratch& own, Workspace& workspace) {
       const Workspace::Frame frame(workspace);
       float* lanes = workspace.Take<float>(u.dense * kBlock).data();
-      AdafacSums<kUpdate, kFactored>(task, u, own, i * kAdafacPiece, end(i), factor, lanes,
+      AdafacSums<kUpdate, kFactored>(task, u, own, i * kAdafacPiece, end(i), lanes,
                                      &sums[i * u.dense]);
     });
   };
@@ -203,10 +195,10 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
   };
   const auto is_infinite = [](double sum) { return sum > double{FLT_MAX}; };
   const std::span<double> squares = task.workspace->Take<double>(u.dense);
-  form_sums.template operator()<true>(1);
+  form_sums.template operator()<true>();
   for (int64_t k = 0; k < u.dense; ++k) squares[k] = double{add_pieces(k)};
   if (std::ranges::any_of(squares, is_infinite)) {
-    form_sums.template operator()<false>(kShrink);
+    form_sums.template operator()<false>();
     for (int64_t k = 0; k < u.dense; ++k) {
       if (is_infinite(squares[k])) squares[k] = UnshrunkSum(add_pieces(k));
     }
@@ -232,13 +224,7 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
 }
 
 void UpdateAdafac(const AdafacTask& task) {
-  int64_t tiles = 1;
-  for (const AdafacTensor& tensor : task.tensors) {
-    if (tensor.size <= kAdafacKept) {
-      tiles = std::max(tiles, (tensor.size + kAdafacTile - 1) / kAdafacTile);
-    }
-  }
-  const AdafacScratch scratch(task, tiles, *task.workspace);
+  const AdafacScratch scratch(task, *task.workspace);
   const AdafacPlaces& at = *task.at;
   if (at.celo) {
     std::copy_n(task.network->input_bias, task.network->stride, scratch.network.bias);

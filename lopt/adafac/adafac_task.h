@@ -29,8 +29,6 @@ struct AdafacTask {
 
 // Parameters whose features are formed before the network runs on them.
 constexpr int64_t kAdafacTile = 96;
-// The features of tensors of so many parameters are kept from the second pass for the third.
-constexpr int64_t kAdafacKept = 4096;
 // From one row of numbers about a tile to the next: whole vectors may be written behind the tile.
 constexpr int64_t kAdafacRow = kAdafacTile + 16;
 
@@ -60,7 +58,6 @@ struct AdafacUpdate {
   AdafacAxis row;  // of one of two axes or more
   AdafacAxis col;
   int64_t dense;  // features that the network reads parameter by parameter
-  bool kept() const { return tensor->size <= kAdafacKept; }
 };
 
 }  // namespace lopt
