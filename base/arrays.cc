@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include "lopt/base/utf8.h"
+
 namespace lopt {
 namespace {
 
@@ -13,9 +15,9 @@ static_assert(std::endian::native == std::endian::little,
               "files hold little-endian numbers, and arrays are copied into them as they are");
 
 std::string ArrayNames(const NamedArrays& arrays) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const auto& [name, array] : arrays) {
-    names.push_back(name);
+    names.push_back(PlainText(name));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

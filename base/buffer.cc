@@ -9,8 +9,9 @@
 namespace lopt {
 
 const Memory& HostMemory() {
-  static const HeapMemory host("host", true);
-  return host;
+  // Never destroyed: buffers may outlive what is destroyed at the end of the process.
+  static const auto* const host = new HeapMemory("host", true);
+  return *host;
 }
 
 Buffer::Buffer(size_t size, const Memory& memory) : memory_(&memory) {

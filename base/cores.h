@@ -2,7 +2,11 @@
 
 namespace lopt {
 
-// The cores that this process may run on.
+// The threads that are worth their while in this process: the cores that it may run on, but no more
+// than the processor time that its control groups allow (docker run --cpus), nor than a ThreadPool
+// may have.
 int AvailableCores();
+// The cores that it may run on alone (its affinity), which may be those of the whole machine.
+int AffinityCores();
 
 }  // namespace lopt

@@ -35,9 +35,10 @@ EmulatedDevice::EmulatedDevice(size_t shared_memory, ThreadOrder order)
 EmulatedDevice::~EmulatedDevice() = default;
 
 const Device* FindDevice(std::string_view name) {
-  static const EmulatedDevice emulated;
+  // Never destroyed: buffers may outlive what is destroyed at the end of the process.
+  static const auto* const emulated = new EmulatedDevice;
   if (name == "cpu") return nullptr;
-  if (name == "emulated") return &emulated;
+  if (name == "emulated") return emulated;
   const std::optional<int> index = CudaIndex(name);
   Require(index.has_value(),
           "device: '{}' is none; choose cpu, cuda, cuda:<number of a GPU> or emulated", name);

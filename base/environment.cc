@@ -13,6 +13,7 @@
 
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
@@ -108,7 +109,7 @@ class SystemEnvironment final : public Environment {
   std::optional<bool> StillRuns(const ProcessIdentity& process) override {
     return lopt::StillRuns(process);
   }
-  void Say(std::string_view line) override { PrintErr("lopt: {}\n", line); }
+  void Say(std::string_view line) override { PrintErr("lopt: {}\n", PlainLines(line)); }
 };
 
 }  // namespace

@@ -79,6 +79,35 @@ std::string TemporaryName(const std::string& path) {
   return fmt::format("{}.tmp.{}.{}", path, environment.ProcessId(), environment.UniqueNumber());
 }
 
+// Writes a file under a temporary name beside `place`. Once all of it is there it gets that name: a
+// private file as a new one, others in place of what has it. The temporary name is gone in the end.
+// Returns 0 or the error number. `what` and `shown`: as OpenFile has them.
+int WriteWhole(const std::string& place, OpenFor how, std::span<const std::byte> bytes, Flush flush,
+               std::string_view what, std::string_view shown) {
+  const bool is_private = how == OpenFor::kMakePrivate;
+  const std::string temporary = TemporaryName(place);
+  OpenFile file(temporary, how, what, shown);
+  int error = file.Write(bytes);
+  if (error == 0 && flush == Flush::kToDisk) {
+    error = -Files().Flush(file.number());
+  }
+  if (error == 0) {
+    error = file.Close();
+  }
+  if (error == 0) {
+    error = is_private ? -Files().Link(temporary, place) : -Files().Rename(temporary, place);
+  }
+  if (error != 0 || is_private) {
+    Files().Remove(temporary);
+  }
+  return error;
+}
+
+// Flushes the name that a file has got.
+void SyncNameOf(const std::string& path) {
+  SyncDirectory(fs::path(AbsolutePath(path)).parent_path());
+}
+
 }  // namespace
 
 OpenFile::OpenFile(const std::string& path, OpenFor how, std::string_view what,
@@ -87,6 +116,8 @@ OpenFile::OpenFile(const std::string& path, OpenFor how, std::string_view what,
   if (number_ == -ENXIO) RequireFile(path, what);
   RequireDone(number_ < 0 ? -number_ : 0, "{} {}", what, shown.empty() ? path : shown);
 }
+
+OpenFile::OpenFile(int number) : files_(&Files()), number_(number) {}
 
 OpenFile::~OpenFile() {
   if (number_ >= 0) {
@@ -130,24 +161,13 @@ std::string ReadTextFile(const OpenFile& file, const std::string& path) {
 
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   RequireFile(path, "cannot write");  // renaming would replace a device or a named pipe
-  const std::string temporary = TemporaryName(path);
-  OpenFile file(temporary, OpenFor::kMake, "cannot write", path);
-  int error = file.Write(bytes);
-  if (error == 0 && flush == Flush::kToDisk) {
-    error = -Files().Flush(file.number());
-  }
-  if (error == 0) {
-    error = file.Close();
-  }
-  if (error == 0) {
-    error = -Files().Rename(temporary, path);
-  }
-  if (error != 0) {
-    Files().Remove(temporary);
-    Fail("cannot write {}: {}", path, SystemReason(error));
-  }
+  std::string place;
+  const int lost = -Files().Follow(path, &place);
+  RequireDone(lost, "cannot write {}: it is a link, and what it leads to is not to be found", path);
+  const int error = WriteWhole(place, OpenFor::kMake, bytes, flush, "cannot write", path);
+  RequireDone(error, "cannot write {}", path);
   if (flush == Flush::kToDisk) {
-    SyncDirectory(fs::path(AbsolutePath(path)).parent_path());
+    SyncNameOf(place);
   }
 }
 
@@ -156,24 +176,22 @@ void WriteTextFile(const std::string& path, std::string_view text, Flush flush) 
 }
 
 bool MakePrivateFile(const std::string& path, std::string_view text) {
-  const std::string temporary = TemporaryName(path);
-  OpenFile file(temporary, OpenFor::kMakePrivate, "cannot make", path);
-  int error = file.Write(std::as_bytes(std::span(text)));
-  if (error == 0) {
-    error = file.Close();
-  }
-  if (error == 0) {
-    error = -Files().Link(temporary, path);
-  }
-  Files().Remove(temporary);
+  const int error = WriteWhole(path, OpenFor::kMakePrivate, std::as_bytes(std::span(text)),
+                               Flush::kToDisk, "cannot make", path);
   RequireDone(error == EEXIST ? 0 : error, "cannot make {}", path);
+  if (error == 0) SyncNameOf(path);
   return error == 0;
 }
 
 void SyncDirectory(const std::string& path) {
-  const OpenFile directory(path, OpenFor::kDirectory, "cannot open the directory");
+  const int opened = Files().Open(path, OpenFor::kDirectory);
+  if (opened == -EACCES) return;  // one may write to it, but not list it
+  if (opened == -ENXIO) RequireFile(path, "cannot open the directory");
+  RequireDone(opened < 0 ? -opened : 0, "cannot open the directory {}", path);
+  const OpenFile directory(opened);
   const int error = -Files().Flush(directory.number());
-  RequireDone(error, "cannot flush the directory {}", path);
+  const bool cannot_be = error == EINVAL || error == EOPNOTSUPP;
+  RequireDone(cannot_be ? 0 : error, "cannot flush the directory {}", path);
 }
 
 void SyncFile(const std::string& path) {

@@ -22,6 +22,8 @@ class OpenFile {
   // socket or, to read, a device.
   OpenFile(const std::string& path, OpenFor how, std::string_view what,
            std::string_view shown = {});
+  // Takes a descriptor of them over.
+  explicit OpenFile(int number);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -47,16 +49,19 @@ enum class Flush { kToDisk, kNo };
 
 // Writes to a temporary name beside `path`, flushes and renames: `path` is the old file or the new
 // one, never a part, if flushed also after a crash of the machine. The temporary file is removed on
-// failure. A named pipe, a socket or a device is an Error, as of RequireFile, and stays.
+// failure. A link stays: all this happens where it leads, and a link that leads nowhere is an
+// Error. So is a named pipe, a socket or a device, as of RequireFile, which stays.
 void WriteFile(const std::string& path, std::span<const std::byte> bytes,
                Flush flush = Flush::kToDisk);
 void WriteTextFile(const std::string& path, std::string_view text, Flush flush = Flush::kToDisk);
 
 // Makes a file that its owner alone may read (mode 600). Others see the name only once the whole
-// text is there. Returns false, and changes nothing, if there is one of this name.
+// text is there, on the disk. Returns false, and changes nothing, if there is one of this name.
 bool MakePrivateFile(const std::string& path, std::string_view text);
 
-// Flushes a directory's entries, or what others have written to a file, to disk.
+// Flushes a directory's entries, or what others have written to a file, to disk. A directory that
+// nobody can flush is left as it is: one whose file system has no such call, or that this process
+// may write to but not list.
 void SyncDirectory(const std::string& path);
 void SyncFile(const std::string& path);
 

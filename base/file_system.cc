@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 
@@ -95,6 +96,18 @@ class System final : public FileSystem {
                .links = static_cast<int64_t>(system.st_nlink),
                .changed = static_cast<double>(system.st_mtim.tv_sec) +
                           1e-9 * static_cast<double>(system.st_mtim.tv_nsec)};
+    return 0;
+  }
+  int Follow(const std::string& path, std::string* place) override {
+    struct stat system = {};
+    if (::lstat(path.c_str(), &system) != 0 || !S_ISLNK(system.st_mode)) {
+      *place = path;
+      return 0;
+    }
+    const std::unique_ptr<char, decltype(&std::free)> found(::realpath(path.c_str(), nullptr),
+                                                            &std::free);
+    if (!found) return -errno;
+    *place = found.get();
     return 0;
   }
   int MayWrite(const std::string& directory) override {

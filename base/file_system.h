@@ -63,6 +63,12 @@ class FileSystem {
   virtual int Cut(const std::string& path, int64_t bytes) = 0;
 
   virtual int Look(const std::string& path, FileStatus* status) = 0;
+  // Where a link leads: the path of what is there. Any other name is its own place, whether there
+  // is something or not. Files without links need none of this.
+  virtual int Follow(const std::string& path, std::string* place) {
+    *place = path;
+    return 0;
+  }
   // Whether this process may write to the directory.
   virtual int MayWrite(const std::string& directory) = 0;
   virtual int MakeDirectory(const std::string& path) = 0;

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <new>
 
+#include "lopt/base/error.h"
+
 namespace lopt {
 namespace {
 
@@ -11,7 +13,8 @@ constexpr std::align_val_t kHeapAlignment{64};
 }  // namespace
 
 std::byte* HeapMemory::Allocate(size_t size) const {
-  auto* bytes = static_cast<std::byte*>(::operator new(size, kHeapAlignment));
+  auto* bytes = static_cast<std::byte*>(::operator new(size, kHeapAlignment, std::nothrow));
+  if (bytes == nullptr) Fail("no room for {} bytes in memory '{}'", size, name_);
   std::memset(bytes, 0, size);
   return bytes;
 }

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kNpyAlignment = 64;
+constexpr size_t kMostDimensions = 64;  // NumPy's limit
 constexpr std::array<std::pair<std::string_view, DType>, 6> kDTypes = {{
     {"<f4", DType::kFloat32},
     {"<f8", DType::kFloat64},
@@ -70,7 +72,11 @@ class HeaderParser {
 
  private:
   void Check(bool ok, std::string_view problem) const {
-    Require(ok, "{}: the npy header {}: {}", source_, problem, text_.substr(0, 200));
+    if (!ok) Fail("{}: the npy header {}: {}", source_, problem, Shown());
+  }
+  // Without the spaces and the line feed that fill it up.
+  std::string Shown() const {
+    return PlainText(text_.substr(0, text_.find_last_not_of(" \n") + 1));
   }
   void SkipSpace() {
     while (next_ < text_.size() && (text_[next_] == ' ' || text_[next_] == '\n')) ++next_;
@@ -118,8 +124,7 @@ class HeaderParser {
         return value;
       }
     }
-    Fail("{}: the npy header must have True or False as fortran_order: {}", source_,
-         text_.substr(0, 200));
+    Fail("{}: the npy header must have True or False as fortran_order: {}", source_, Shown());
   }
   Shape Tuple() {
     Shape shape;
@@ -130,6 +135,7 @@ class HeaderParser {
       const char* begin = text_.data() + next_;
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), dimension);
       Check(error == std::errc() && dimension >= 0, "has a shape that is not whole numbers");
+      Check(shape.size() < kMostDimensions, "has a shape of more dimensions than NumPy allows, 64");
       next_ += static_cast<size_t>(end - begin);
       shape.push_back(dimension);
       if (!Accept(',')) {
@@ -208,7 +214,7 @@ std::optional<Array> ParseNpy(std::span<const std::byte> bytes, const std::strin
     return std::nullopt;
   }
   parser.RequireNumbers(header.dtype);
-  Require(dtype.has_value(), "{}: has dtype '{}'; known are: {}", source, header.dtype,
+  Require(dtype.has_value(), "{}: has dtype '{}'; known are: {}", source, PlainText(header.dtype),
           KnownDTypes());
   int64_t wanted = ItemSize(*dtype);
   bool fits = true;
@@ -231,6 +237,9 @@ std::vector<std::byte> SerializeNpy(const Array& array) {
   const auto* const entry =
       std::ranges::find(kDTypes, array.dtype(), [](const auto& e) { return e.second; });
   const Shape& shape = array.shape();
+  Require(shape.size() <= kMostDimensions,
+          "npy: an array of {} dimensions has too many; NumPy allows {}", shape.size(),
+          kMostDimensions);
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", entry->first,
                   fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
@@ -238,7 +247,6 @@ std::vector<std::byte> SerializeNpy(const Array& array) {
   const size_t end = (kPrefix + header.size() + kNpyAlignment) / kNpyAlignment * kNpyAlignment;
   header.resize(end - kPrefix - 1, ' ');
   header += '\n';
-  Require(header.size() <= 0xffff, "npy: an array of {} dimensions has too many", shape.size());
 
   std::string start(kMagic);
   start += '\x01';

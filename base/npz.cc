@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/npy.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
@@ -81,18 +82,18 @@ std::vector<std::byte> ReadMember(zip_t* archive, zip_uint64_t index, const std:
 
 void AddMember(zip_t* archive, const std::string& name, std::span<const std::byte> content) {
   zip_source_t* source = zip_source_buffer(archive, content.data(), content.size(), 0);
-  Require(source != nullptr, "npz: {}: {}", name, zip_strerror(archive));
+  Require(source != nullptr, "npz: {}: {}", PlainText(name), zip_strerror(archive));
   const zip_int64_t index = zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
   if (index < 0) {
     zip_source_free(source);
-    Fail("npz: array '{}' cannot be added: {}", name, zip_strerror(archive));
+    Fail("npz: array '{}' cannot be added: {}", PlainText(name), zip_strerror(archive));
   }
   constexpr zip_uint16_t kTime = 0;
   constexpr zip_uint16_t kDate = (1 << 5) + 1;  // 1 January 1980, the first that a zip can hold
   const auto at = static_cast<zip_uint64_t>(index);
   Require(zip_set_file_compression(archive, at, ZIP_CM_STORE, 0) == 0 &&
               zip_file_set_dostime(archive, at, kTime, kDate, 0) == 0,
-          "npz: {}: {}", name, zip_strerror(archive));
+          "npz: {}: {}", PlainText(name), zip_strerror(archive));
 }
 
 std::vector<std::byte> ReadSource(zip_source_t* source) {
@@ -123,7 +124,7 @@ NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source
     const char* raw_name = zip_get_name(archive.get(), index, 0);
     Require(raw_name != nullptr, "{}: member {}: {}", source, i, zip_strerror(archive.get()));
     std::string name = raw_name;
-    const std::string where = source + ": " + name;
+    const std::string where = source + ": " + PlainText(name);
     Require(name.ends_with(kExtension), "{}: a member of an npz file must be an .npy file", where);
     name.resize(name.size() - kExtension.size());
     OtherArray other = {.name = name, .dtype = {}, .shape = {}};

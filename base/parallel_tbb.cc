@@ -36,20 +36,21 @@ class ThreadLimit {
   ThreadLimit& operator=(const ThreadLimit&) = delete;
 
  private:
+  // Never destroyed: a pool may be destroyed later, at the end of the process.
   static std::mutex& mutex() {
-    static std::mutex mutex;
-    return mutex;
+    static auto* const mutex = new std::mutex;
+    return *mutex;
   }
   static std::multiset<int>& wanted() {
-    static std::multiset<int> wanted;
-    return wanted;
+    static auto* const wanted = new std::multiset<int>;
+    return *wanted;
   }
   static void Apply() {
-    static std::optional<tbb::global_control> control;
-    control.reset();
+    static auto* const control = new std::optional<tbb::global_control>;
+    control->reset();
     if (!wanted().empty() && *wanted().rbegin() > tbb::info::default_concurrency()) {
-      control.emplace(tbb::global_control::max_allowed_parallelism,
-                      static_cast<size_t>(*wanted().rbegin()));
+      control->emplace(tbb::global_control::max_allowed_parallelism,
+                       static_cast<size_t>(*wanted().rbegin()));
     }
   }
 

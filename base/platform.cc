@@ -49,6 +49,33 @@ std::string LineOf(const char* file, std::string_view key) {
   return "";
 }
 
+// A limit of processor time as cores, rounded up: so much of it in a period. None for a file that
+// is not there, and for "max" or -1, which is no limit.
+std::optional<int64_t> CoresOfLimit(std::istream& quota, std::istream& period) {
+  int64_t time = 0;
+  int64_t each = 0;
+  if (!(quota >> time) || !(period >> each) || time <= 0 || each <= 0) return std::nullopt;
+  return (time - 1) / each + 1;
+}
+
+// The limit of one control group, whichever version its directory is of.
+std::optional<int64_t> CoresOfGroup(const std::string& directory) {
+  std::ifstream both(directory + "/cpu.max");
+  if (both) return CoresOfLimit(both, both);
+  std::ifstream quota(directory + "/cpu.cfs_quota_us");
+  std::ifstream period(directory + "/cpu.cfs_period_us");
+  return CoresOfLimit(quota, period);
+}
+
+// Where the groups of a line of /proc/PID/cgroup, "4:cpu,cpuacct:/a/b" or "0::/a/b", are; none for
+// groups that say nothing of processor time.
+std::vector<std::string> PlacesOfGroups(std::string_view controllers, const std::string& root) {
+  if (controllers.empty()) return {root};
+  const std::string listed = fmt::format(",{},", controllers);
+  if (listed.find(",cpu,") == std::string::npos) return {};
+  return {fmt::format("{}/{}", root, controllers), root + "/cpu"};
+}
+
 bool SetOption(int socket, int option, int value) {
   return ::setsockopt(socket, SOL_SOCKET, option, &value, sizeof value) == 0;
 }
@@ -71,7 +98,11 @@ std::string ProgramPath() { return LinkTarget("/proc/self/exe"); }
 std::string ProcessSpace() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot + " " + LinkTarget("/proc/self/ns/pid");
+  return ProcessSpaceOf(boot, LinkTarget("/proc/self/ns/pid"));
+}
+
+std::string ProcessSpaceOf(const std::string& boot, const std::string& pid_namespace) {
+  return boot.empty() || pid_namespace.empty() ? "" : boot + " " + pid_namespace;
 }
 
 std::optional<ProcessStat> ReadProcessStat(int64_t pid) {
@@ -108,6 +139,33 @@ std::vector<int64_t> VisibleProcesses() {
 void DieWithParent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 void AdoptOrphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+std::optional<int64_t> ControlGroupCores() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string groups;
+  std::getline(file, groups, '\0');
+  return ControlGroupCoresOf(groups, "/sys/fs/cgroup");
+}
+
+std::optional<int64_t> ControlGroupCoresOf(const std::string& groups, const std::string& root) {
+  std::optional<int64_t> cores;
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    for (const std::string& place :
+         PlacesOfGroups(line.substr(first + 1, second - first - 1), root)) {
+      // A container may see its own group as the root, under whatever name the host has for it.
+      for (std::string group = line.substr(second + 1);; group.resize(group.rfind('/'))) {
+        const std::optional<int64_t> limit = CoresOfGroup(place + group);
+        if (limit) cores = std::min(cores.value_or(*limit), *limit);
+        if (group.empty() || group.front() != '/') break;
+      }
+    }
+  }
+  return cores;
+}
 
 void SleepPrecisely() { ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); }
 

@@ -20,8 +20,10 @@ namespace lopt {
 // The path of the program that runs; empty if the system does not say.
 std::string ProgramPath();
 // What process ids belong to: a boot of a kernel and a namespace. Equal for two processes that can
-// see each other.
+// see each other; empty if the system does not say both.
 std::string ProcessSpace();
+// The same of these two.
+std::string ProcessSpaceOf(const std::string& boot, const std::string& pid_namespace);
 // What the system says of a process.
 struct ProcessStat {
   char state = 0;  // 'Z': a zombie, 'X': dead
@@ -39,6 +41,14 @@ void DieWithParent();
 void AdoptOrphans();
 
 // The machine.
+
+// The cores that the control groups of this process allow it, by their limits of processor time
+// (docker run --cpus); none where there is no limit.
+std::optional<int64_t> ControlGroupCores();
+// The same of a process whose /proc/PID/cgroup has this text, where the groups are files in the
+// directory `root`, in versions 1 and 2 of control groups. The lowest limit counts, of the group or
+// of one above it, rounded up to whole cores.
+std::optional<int64_t> ControlGroupCoresOf(const std::string& groups, const std::string& root);
 
 // Has short sleeps of this thread end to the microsecond; they are rounded up to 50 us otherwise.
 void SleepPrecisely();

@@ -23,7 +23,7 @@ ProcessIdentity ThisProcess() {
 }
 
 std::optional<bool> StillRuns(const ProcessIdentity& process) {
-  if (process.machine != ProcessSpace()) return std::nullopt;
+  if (process.machine.empty() || process.machine != ProcessSpace()) return std::nullopt;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
   if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return false;
   if (!stat) return true;  // it is there and cannot be seen

@@ -10,8 +10,10 @@ std::string HostName();
 
 // Which process it is, among all processes of all hosts and of all times.
 struct ProcessIdentity {
-  std::string host = {};     // for people; containers may share one
-  std::string machine = {};  // what process ids belong to: a boot of a kernel and a pid namespace
+  std::string host = {};  // for people; containers may share one
+  // What process ids belong to, a boot of a kernel and a pid namespace; empty if the system does
+  // not say.
+  std::string machine = {};
   int64_t pid = 0;
   int64_t start = 0;  // in clock ticks since that boot; a later process with this pid has another
 
@@ -27,7 +29,7 @@ struct ProcessIdentity {
 ProcessIdentity ThisProcess();
 
 // Whether the process still runs, a zombie does not; none if it is of another machine, whose
-// processes cannot be seen from here.
+// processes cannot be seen from here, or of one that is not known.
 std::optional<bool> StillRuns(const ProcessIdentity& process);
 
 }  // namespace lopt

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <exception>
 #include <optional>
+#include <span>
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
@@ -57,21 +58,32 @@ std::string OwnName(const std::string& path) {
 }
 
 struct Attempt {
-  int error = 0;   // 0: the lock is ours
-  double now = 0;  // by the clock of the file system
+  int error = 0;       // 0: the lock is ours
+  double now = 0;      // by the clock of the file system
+  bool swept = false;  // who has got the lock has removed our file: there is no more to know
 };
 
 Attempt TryToMake(const std::string& path, const std::string& text) {
   const std::string own = OwnName(path);
-  WriteTextFile(own, text, Flush::kNo);
+  {
+    OpenFile file(own, OpenFor::kMake, "cannot write");
+    int error = file.Write(std::as_bytes(std::span(text)));
+    if (error == 0) error = file.Close();
+    if (error != 0) {
+      LockFiles().Remove(own);
+      Fail("cannot write {}: {}", own, SystemReason(error));
+    }
+  }
   Attempt attempt;
   attempt.error = -LockFiles().Link(own, path);
   FileStatus status;
-  if (LockFiles().Look(own, &status) == 0) {
+  const int looked = -LockFiles().Look(own, &status);
+  if (looked == 0) {
     attempt.now = status.changed;
     // A network file system may have lost the answer and not the link.
     if (status.links == 2) attempt.error = 0;
   }
+  attempt.swept = attempt.error != 0 && looked == ENOENT;
   LockFiles().Remove(own);
   return attempt;
 }
@@ -148,6 +160,7 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
     NoteAlive(Now());
     const Attempt attempt = TryToMake(path_, holder_);
     if (attempt.error == 0) break;
+    if (attempt.swept) continue;
     if (HasNoLinks(attempt.error)) {
       spdlog::warn("{}: this file system has no hard links, so nothing keeps other processes out",
                    directory);

@@ -12,6 +12,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/base/strict_json.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
@@ -48,7 +49,7 @@ class HeaderReader {
     std::map<std::string, std::string> metadata;
     for (const auto& [key, value] : json.items()) {
       if (!value.is_string()) {
-        Fail("{}: metadata '{}' must be text, got {}", source_, key, ShowJson(value));
+        Fail("{}: metadata '{}' must be text, got {}", source_, PlainText(key), ShowJson(value));
       }
       metadata[key] = value.get<std::string>();
     }
@@ -59,7 +60,7 @@ class HeaderReader {
     if (!json.is_object() || json.size() != 3 || !json.contains("dtype") ||
         !json.contains("shape") || !json.contains("data_offsets")) {
       Fail("{}: tensor '{}' must be an object with dtype, shape and data_offsets, got {}", source_,
-           name, ShowJson(json));
+           PlainText(name), ShowJson(json));
     }
     TensorInfo info{.name = name,
                     .dtype_name = json["dtype"].is_string() ? json["dtype"].get<std::string>() : "",
@@ -71,8 +72,8 @@ class HeaderReader {
     if (!info.dtype) return info;
     const uint64_t bytes = Bytes(info);
     if (info.end - info.begin != bytes) {
-      Fail("{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_, name,
-           info.dtype_name, ToString(info.shape), bytes, info.begin, info.end,
+      Fail("{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_,
+           PlainText(name), info.dtype_name, ToString(info.shape), bytes, info.begin, info.end,
            info.end - info.begin);
     }
     return info;
@@ -84,10 +85,14 @@ class HeaderReader {
                       [](const TensorInfo& info) { return std::pair(info.begin, info.end); });
     uint64_t end = 0;
     for (const TensorInfo& info : *tensors) {
-      Require(info.begin >= end, "{}: tensor '{}' overlaps another: it begins at {} before {}",
-              source_, info.name, info.begin, end);
-      Require(info.begin == end, "{}: there is a gap of {} bytes before tensor '{}' at {}", source_,
-              info.begin - end, info.name, info.begin);
+      if (info.begin < end) {
+        Fail("{}: tensor '{}' overlaps another: it begins at {} before {}", source_,
+             PlainText(info.name), info.begin, end);
+      }
+      if (info.begin > end) {
+        Fail("{}: there is a gap of {} bytes before tensor '{}' at {}", source_, info.begin - end,
+             PlainText(info.name), info.begin);
+      }
       end = info.end;
     }
     Require(end == data_bytes_, "{}: {} trailing bytes after the last tensor's data", source_,
@@ -106,7 +111,7 @@ class HeaderReader {
     for (DType dtype : kKnownDTypes) {
       known.push_back(ToString(dtype));
     }
-    Fail("{}: tensor '{}' has dtype {}; known are: {}", source_, name, ShowJson(json),
+    Fail("{}: tensor '{}' has dtype {}; known are: {}", source_, PlainText(name), ShowJson(json),
          fmt::join(known, ", "));
   }
 
@@ -120,8 +125,8 @@ class HeaderReader {
       shape.push_back(static_cast<int64_t>(dimension));
     }
     if (!ok) {
-      Fail("{}: tensor '{}': shape must be a list of non-negative integers, got {}", source_, name,
-           ShowJson(json));
+      Fail("{}: tensor '{}': shape must be a list of non-negative integers, got {}", source_,
+           PlainText(name), ShowJson(json));
     }
     return shape;
   }
@@ -130,7 +135,7 @@ class HeaderReader {
     int64_t bytes = ItemSize(*info.dtype);
     for (int64_t dimension : info.shape) {
       if (__builtin_mul_overflow(bytes, dimension, &bytes)) {
-        Fail("{}: tensor '{}': shape {} has too many elements", source_, info.name,
+        Fail("{}: tensor '{}': shape {} has too many elements", source_, PlainText(info.name),
              ToString(info.shape));
       }
     }
@@ -147,10 +152,12 @@ class HeaderReader {
     }
     if (begin > end) {
       Fail("{}: tensor '{}': data_offsets must be [begin, end] with 0 <= begin <= end, got {}",
-           source_, info->name, ShowJson(json));
+           source_, PlainText(info->name), ShowJson(json));
     }
-    Require(end <= data_bytes_, "{}: tensor '{}' ends at byte {} of the data, which has {}",
-            source_, info->name, end, data_bytes_);
+    if (end > data_bytes_) {
+      Fail("{}: tensor '{}' ends at byte {} of the data, which has {}", source_,
+           PlainText(info->name), end, data_bytes_);
+    }
     info->begin = begin;
     info->end = end;
   }

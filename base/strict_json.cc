@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
@@ -17,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxShown = 80;
+constexpr size_t kMaxReason = 500;
 
 // Reads characters and counts lines; all copies count together.
 class LineCounter {
@@ -71,7 +73,7 @@ class Builder {
     Level& level = levels_.back();
     level.key = name;
     if (!level.keys.insert(name).second) {
-      Fail("{}: line {}: key '{}' appears twice", source_, *line_, Path());
+      Fail("{}: line {}: key '{}' appears twice", source_, *line_, PlainText(Path()));
     }
     level.slot = AppendMember(level.value, name);
     return true;
@@ -81,8 +83,8 @@ class Builder {
   bool parse_error(size_t, const std::string&, const Json::exception& error) {
     const std::string_view text = error.what();
     const size_t id_end = text.find("] ");
-    const std::string_view reason =
-        id_end == std::string_view::npos ? text : text.substr(id_end + 2);
+    const std::string reason =
+        PlainText(id_end == std::string_view::npos ? text : text.substr(id_end + 2), kMaxReason);
     constexpr std::string_view kWithPosition = "parse error at ";
     if (reason.starts_with(kWithPosition)) {
       Fail("{}: {}", source_, reason.substr(kWithPosition.size()));
@@ -222,7 +224,7 @@ std::string ShowJson(const Json& value) {
     }
     text = text.substr(0, end) + "...";
   }
-  return text;
+  return PlainText(text, 4 * text.size());  // all of it: a byte becomes four at most
 }
 
 }  // namespace lopt

@@ -141,4 +141,24 @@ std::string PlainText(std::string_view text, size_t most) {
   return plain;
 }
 
+bool HasPlainLines(std::string_view text) {
+  while (true) {
+    const size_t end = text.find('\n');
+    if (!IsPlainText(text.substr(0, end))) return false;
+    if (end == std::string_view::npos) return true;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string PlainLines(std::string_view text) {
+  std::string lines;
+  while (true) {
+    const size_t end = text.find('\n');
+    lines += PlainText(text.substr(0, end), std::string::npos);
+    if (end == std::string_view::npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace lopt

@@ -30,4 +30,8 @@ std::string FirstColumns(std::string_view text, size_t columns);
 // \x1b in place of a byte that is not plain text. What is cut ends with how long it was.
 std::string PlainText(std::string_view text, size_t most = 200);
 
+// Whether all lines of a text are plain text; the lines as PlainText has them, of any length.
+bool HasPlainLines(std::string_view text);
+std::string PlainLines(std::string_view text);
+
 }  // namespace lopt

@@ -82,6 +82,12 @@ TEST_CASE("a name that is not there is an Error that lists the names") {
                        Error);
 }
 
+TEST_CASE("names that a stranger gave are listed as plain text") {
+  NamedArrays arrays;
+  arrays.Set("\x1b[2J", Array(DType::kInt64, {}));
+  CHECK_THROWS_WITH_AS(arrays.At("w"), "no array is named 'w'; there are: \\x1b[2J", Error);
+}
+
 TEST_CASE("an array of another dtype or shape than wanted is an Error") {
   NamedArrays arrays;
   arrays.Set("w", Floats({2}, {1, 2}));

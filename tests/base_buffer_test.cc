@@ -58,6 +58,13 @@ TEST_CASE("A new buffer is zeros, 64-byte aligned; an empty one has no bytes") {
   CHECK(Buffer() == Buffer(0));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they see it first
+TEST_CASE("A buffer for which the machine has no room is an error that says how large it is") {
+  CHECK_THROWS_WITH_AS(Buffer(size_t{1} << 62),
+                       "no room for 4611686018427387904 bytes in memory 'host'", Error);
+}
+#endif
+
 TEST_CASE("Copies are deep and moves copy nothing") {
   Buffer buffer(8);
   buffer.host()[3] = std::byte{7};

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -10,6 +11,9 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/tools/simulate/passing_files.h"
+#include "tests/flushed_paths.h"
+#include "tests/like_system_environment.h"
 
 namespace lopt {
 namespace {
@@ -186,6 +190,47 @@ TEST_CASE("A full disk leaves the old file as it was and no temporary one") {
   CHECK(ReadTextFile(path) == std::string(100000, 'x'));
 }
 
+TEST_CASE("A link stays, and what it leads to is replaced") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "store");
+  WriteTextFile(directory / "store/v1", "old");
+  std::filesystem::create_symlink("store/v1", directory / "current");
+  std::filesystem::create_symlink("current", directory / "again");
+  for (const char* link : {"current", "again"}) {
+    flushed_paths.clear();
+    WriteTextFile(directory / link, link);
+    CHECK(std::filesystem::is_symlink(directory / link));
+    CHECK(ReadTextFile(directory / "store/v1") == link);
+    REQUIRE(flushed_paths.size() == 2);
+    const std::string place = std::filesystem::canonical(directory / "store");
+    CHECK(flushed_paths[0].starts_with(place + "/v1.tmp."));
+    CHECK(flushed_paths[1] == place);
+  }
+  CHECK_FALSE(std::filesystem::is_symlink(directory / "store/v1"));
+  CHECK(ListDirectory(directory.path()) == std::vector<std::string>{"again", "current", "store"});
+  CHECK(ListDirectory(directory / "store") == std::vector<std::string>{"v1"});
+}
+
+TEST_CASE("A link to no file is an error that names it, and stays") {
+  const TemporaryDirectory directory;
+  const std::string link = directory / "link";
+  const std::string pipe = directory / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const auto& [target, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"nowhere",
+            "it is a link, and what it leads to is not to be found: No such file or directory"},
+           {"/dev/null", "it is a device, wanted a file"},
+           {"pipe", "it is a named pipe, wanted a file"},
+           {".", "Is a directory"}}) {
+    std::filesystem::create_symlink(target, link);
+    CHECK(MessageOf([&] { WriteTextFile(link, "text"); }) ==
+          "cannot write " + link + ": " + reason);
+    CHECK(std::filesystem::read_symlink(link) == target);
+    std::filesystem::remove(link);
+  }
+  CHECK(ListDirectory(directory.path()) == std::vector<std::string>{"pipe"});
+}
+
 TEST_CASE("An open file is read to its end, whatever has its name by now") {
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
@@ -201,7 +246,11 @@ TEST_CASE("A private file is its owner's alone whatever the umask, and never rep
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
   const mode_t before = ::umask(0);
+  flushed_paths.clear();
   CHECK(MakePrivateFile(path, "text"));
+  REQUIRE(flushed_paths.size() == 2);  // the bytes before there is a name, then the name
+  CHECK(flushed_paths[0].starts_with(path + ".tmp."));
+  CHECK(flushed_paths[1] == directory.path());
   CHECK_FALSE(MakePrivateFile(path, "more"));
   ::umask(before);
   CHECK(ReadTextFile(path) == "text");
@@ -246,6 +295,50 @@ TEST_CASE("A directory can be flushed, and what is none cannot") {
         "cannot open the directory " + directory.path() + "/file: Not a directory");
   CHECK(MessageOf([&] { SyncDirectory(directory / "missing"); }) ==
         "cannot open the directory " + directory.path() + "/missing: No such file or directory");
+}
+
+// Files whose flushes and, where that is asked for, opening of directories fail.
+class UnflushedFiles final : public PassingFiles {
+ public:
+  UnflushedFiles() : PassingFiles(&SystemFiles()) {}
+  int Open(const std::string& path, OpenFor what) override {
+    return what == OpenFor::kDirectory && open_error != 0 ? -open_error
+                                                          : PassingFiles::Open(path, what);
+  }
+  int Flush(int) override { return -flush_error; }
+
+  int open_error = 0;
+  int flush_error = 0;
+};
+
+class UnflushedEnvironment final : public LikeSystemEnvironment {
+ public:
+  FileSystem& files() override { return of_it; }
+
+  UnflushedFiles of_it;
+};
+
+TEST_CASE("A directory that nobody can flush is no error, and a flush that fails is one") {
+  SyncDirectory("/proc");
+  const TemporaryDirectory directory;
+  UnflushedEnvironment environment;
+  const InEnvironment inside(&environment);
+  const auto error = [&](int open_error, int flush_error) {
+    environment.of_it.open_error = open_error;
+    environment.of_it.flush_error = flush_error;
+    return MessageOf([&] { SyncDirectory(directory.path()); });
+  };
+  CHECK(error(0, EINVAL) == "");
+  CHECK(error(0, EOPNOTSUPP) == "");
+  CHECK(error(EACCES, 0) == "");
+  CHECK(error(0, EIO) == "cannot flush the directory " + directory.path() + ": Input/output error");
+  CHECK(error(EMFILE, 0) ==
+        "cannot open the directory " + directory.path() + ": Too many open files");
+  // A file must reach the disk all the same.
+  environment.of_it = UnflushedFiles();
+  environment.of_it.flush_error = EINVAL;
+  CHECK(MessageOf([&] { WriteTextFile(directory / "file", "text"); }) ==
+        "cannot write " + (directory / "file") + ": Invalid argument");
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ TEST_CASE("An archive that unpacks to too much is an error") {
   CHECK_THROWS_WITH_AS(ParseNpz(bytes, "x.npz", nullptr, 100),
                        "x.npz: byte.npy: the archive unpacks to more than 100 bytes", Error);
   CHECK(ParseNpz(bytes, "x.npz", nullptr, 100'000) == SmallArrays());
+  CHECK(kLargestNpz == 4294967296);  // where nobody says how much
 }
 
 TEST_CASE("arrays in an npz file read back as they were") {
@@ -115,11 +116,32 @@ TEST_CASE("an npy header of version 2 or 3 has a length of four bytes") {
   }
 }
 
-TEST_CASE("an array of too many dimensions cannot be written") {
-  Shape shape(3500, int64_t{1'000'000'000'000'000'000});
-  shape[0] = 0;
-  CHECK_THROWS_WITH_AS(SerializeNpy(Array(DType::kUint8, shape)),
-                       "npy: an array of 3500 dimensions has too many", Error);
+TEST_CASE("an array has up to 64 dimensions, as NumPy's") {
+  const Array most = Of<uint8_t>(Shape(64, 1), {7});
+  CHECK(ParseNpy(SerializeNpy(most), "x") == most);
+  CHECK_THROWS_WITH_AS(SerializeNpy(Array(DType::kUint8, Shape(65, 1))),
+                       "npy: an array of 65 dimensions has too many; NumPy allows 64", Error);
+  std::string header = "{'descr': '|u1', 'fortran_order': True, 'shape': (";
+  for (int i = 0; i < 65; ++i) header += "1,";
+  header += "), }";
+  CHECK(NpyError(header, "7")
+            .starts_with("x.npz: a.npy: the npy header has a shape of more dimensions than NumPy "
+                         "allows, 64: {'descr'"));
+}
+
+TEST_CASE("control characters of a strange file do not reach its errors, nor long texts") {
+  CHECK(NpyError("{'descr': '\x1b[2J', 'fortran_order': False, 'shape': (), }", "1") ==
+        "x.npz: a.npy: has dtype '\\x1b[2J'; known are: <f4, <f8, <i4, <i8, <u4, |u1");
+  CHECK(NpyError("{'\x1b' 1}   \n") ==
+        "x.npz: a.npy: the npy header lacks a ':' at 4: {'\\x1b' 1}");
+  const std::string long_text = NpyError("{" + std::string(240, 'x'));
+  CHECK(long_text == "x.npz: a.npy: the npy header lacks a ''' at 1: {" + std::string(199, 'x') +
+                         "... (241 bytes)");
+  NamedArrays arrays;
+  // Turns the direction of writing. As for \x1b, libzip makes an arrow of it.
+  arrays.Set("a\xE2\x80\xAE", Of<uint8_t>({4}, {'D', 'A', 'T', 'A'}));
+  CHECK(NpzError(Replaced(SerializeNpz(arrays), "DATA", "DATE")) ==
+        "x.npz: a\\xe2\\x80\\xae.npy: CRC error");
 }
 
 // tests/golden/numpy_arrays.npz was made by NumPy 1.24.2:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -230,6 +231,14 @@ TEST_CASE("What bodies write is seen after the loop without further locks") {
       REQUIRE(squares[static_cast<size_t>(i)] == i * i);
     }
   });
+}
+
+// Destroyed later than what was made with the first pool, at the end of the process.
+std::unique_ptr<ThreadPool> outlives_the_tests;
+
+TEST_CASE("A pool may live to the end of the process") {
+  outlives_the_tests = std::make_unique<ThreadPool>(2);
+  CHECK(outlives_the_tests->threads() == 2);
 }
 
 TEST_CASE("A pool without threads is an error") {

@@ -22,6 +22,7 @@
 #include "lopt/base/process_identity.h"
 #include "lopt/base/record.h"
 #include "lopt/base/run_lock.h"
+#include "lopt/tools/simulate/passing_files.h"
 #include "tests/error_of.h"
 #include "tests/learner_child.h"
 #include "tests/like_system_environment.h"
@@ -142,6 +143,12 @@ TEST_CASE("A process is known by more than its number, and a zombie has ended") 
   process = ThisProcess();
   process.machine += "x";
   CHECK_FALSE(StillRuns(process).has_value());
+  // Two machines that do not say which they are are not one.
+  process.machine = "";
+  CHECK_FALSE(StillRuns(process).has_value());
+  CHECK_EQ(ProcessSpaceOf("a boot", "pid:[1]"), "a boot pid:[1]");
+  CHECK_EQ(ProcessSpaceOf("", "pid:[1]"), "");
+  CHECK_EQ(ProcessSpaceOf("a boot", ""), "");
 
   std::array<int, 2> ends = {};
   REQUIRE_EQ(::pipe(ends.data()), 0);
@@ -205,6 +212,41 @@ TEST_CASE("A holder whose lock was taken over is told, and leaves the new one al
           }).starts_with(scratch.path() + ": another process has taken this directory over"));
   }
   CHECK(fs::exists(path));
+}
+
+// Files among which, before a first link is made, another process gets the lock and sweeps.
+class SweptFiles final : public PassingFiles {
+ public:
+  SweptFiles() : PassingFiles(&SystemFiles()) {}
+  int Link(const std::string& from, const std::string& to) override {
+    if (!swept_) {
+      swept_ = true;
+      LeaveLock(to, ThisProcess(), 0);
+      PassingFiles::Remove(from);
+    }
+    return PassingFiles::Link(from, to);
+  }
+
+ private:
+  bool swept_ = false;
+};
+
+class SweptEnvironment final : public LikeSystemEnvironment {
+ public:
+  FileSystem& files() override { return files_; }
+
+ private:
+  SweptFiles files_;
+};
+
+TEST_CASE("Who loses the race for a lock is told that it is in use, though its file was swept") {
+  const TempDirectory scratch;
+  SweptEnvironment environment;
+  const InEnvironment in(&environment);
+  CHECK_EQ(ErrorOf([&] { const RunLock lock(scratch.path()); }),
+           fmt::format("{} is in use: process {} on host {} runs in it", scratch.path(), ::getpid(),
+                       HostName()));
+  CHECK_EQ(Entries(scratch.path()), 1);
 }
 
 // Whose clocks can be set ahead, each by itself.

@@ -159,6 +159,24 @@ TEST_CASE("a tensor that is not dtype, shape and data_offsets is an Error") {
         R"({"dtype":"F32","shape":[1]})");
 }
 
+TEST_CASE("control characters of a strange file do not reach its errors") {
+  const std::string name = R"(a\u001b[2J\u009b)";
+  const std::string shown = R"(a\x1b[2J\xc2\x9b)";
+  CHECK(ErrorOf(Object(Tensor(name, "\"F16\"", "[1]", "[0,2]")), 2) ==
+        "x.safetensors: tensor '" + shown +
+            "' has dtype \"F16\"; known are: F32, F64, I32, I64, U32, U8");
+  CHECK(ErrorOf(Object(Tensor(name, "\"F32\"", "[1]", "[4,8]")), 8) ==
+        "x.safetensors: there is a gap of 4 bytes before tensor '" + shown + "' at 4");
+  CHECK(ErrorOf(Object(Tensor(name, "\"F32\"", "[1]", "[0,8]")), 4) ==
+        "x.safetensors: tensor '" + shown + "' ends at byte 8 of the data, which has 4");
+  const std::string twice = Tensor(name, "\"F32\"", "[1]", "[0,4]");
+  CHECK(ErrorOf(Object(twice + "," + twice), 4) ==
+        "x.safetensors: header: line 1: key '" + shown + "' appears twice");
+  CHECK(ErrorOf(R"({"a":"\u009b"})", 0).ends_with(R"(got "\xc2\x9b")"));
+  // The bytes themselves.
+  CHECK(ErrorOf("{\"\x1b\x9b\"}", 0).find_first_of("\x1b\x9b") == std::string::npos);
+}
+
 TEST_CASE("an unknown dtype is an Error that lists the known ones") {
   for (const std::string dtype : {"\"F16\"", "\"BF16\"", "\"BOOL\"", "\"f32\"", "7", "null"}) {
     CHECK(ErrorOf(Object(Tensor("a", dtype, "[1]", "[0,2]")), 2) ==

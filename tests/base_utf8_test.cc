@@ -22,6 +22,10 @@ TEST_CASE("Text from elsewhere is shown as it is, but for what would not be seen
 }
 
 TEST_CASE("Text that is too long is cut between two characters, and says how long it was") {
+  CHECK_EQ(PlainLines("a\x1b[31m\n\nb"), "a\\x1b[31m\n\nb");
+  CHECK_EQ(PlainLines("a\n"), "a\n");
+  CHECK(HasPlainLines("a\n\nb\n"));
+  CHECK_FALSE(HasPlainLines("a\nb\r\n"));
   CHECK_EQ(PlainText("abcd", 4), "abcd");
   CHECK_EQ(PlainText("abcde", 4), "abcd... (5 bytes)");
   CHECK_EQ(PlainText("ab\xC3\xBC", 3), "ab... (4 bytes)");

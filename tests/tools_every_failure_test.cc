@@ -93,6 +93,9 @@ class TrappedFiles final : public FileSystem {
   int Look(const std::string& path, FileStatus* status) override {
     return Call([&] { return files_.Look(path, status); });
   }
+  int Follow(const std::string& path, std::string* place) override {
+    return Call([&] { return files_.Follow(path, place); });
+  }
   int MayWrite(const std::string& directory) override {
     return Call([&] { return files_.MayWrite(directory); });
   }

@@ -24,7 +24,8 @@ namespace lopt {
 namespace {
 
 // What this process may have of memory: a reader that makes room for what a file only says that it
-// has gets std::bad_alloc. Sanitizers need more.
+// has gets std::bad_alloc, or the Error of an Array for which there is no room. Sanitizers need
+// more.
 void LimitMemory() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr rlim_t kBytes = rlim_t{3} << 30;
@@ -41,7 +42,10 @@ std::string Feed(const FuzzTarget& target, const std::string& input) {
     target.read(input);
     return "";
   } catch (const Error& error) {
-    return error.what();
+    const std::string words = error.what();
+    const bool has_room = words.find("no room for ") == std::string::npos;
+    CHECK_MESSAGE(has_room, target.name << ": " << words << "; an input of " << input.size());
+    return words;
   } catch (const std::exception& other) {
     std::string hex;
     for (const char c : input.substr(0, 4096)) {

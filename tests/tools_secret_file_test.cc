@@ -17,6 +17,7 @@
 
 #include "lopt/base/environment.h"
 #include "lopt/base/file.h"
+#include "lopt/learner/elastic/network.h"
 #include "lopt/learner/elastic/secret_file.h"
 #include "lopt/tools/simulate/passing_files.h"
 #include "tests/error_of.h"
@@ -91,6 +92,16 @@ TEST_CASE("Processes that make a token at once find the same one, and nothing el
   CHECK_EQ(ListDirectory(directory / "a/b"), std::vector<std::string>{"token"});
   MakeTokenFile(path);
   CHECK_EQ(ReadSecretFile(path), *different.begin());
+}
+
+TEST_CASE("A file without a token is an error that says what to do") {
+  const TempDirectory directory;
+  const std::string path = directory / "token";
+  WriteTextFile(path, "\n");
+  ::chmod(path.c_str(), 0600);
+  CHECK_EQ(ErrorOf([&] { ReadSecrets({.token = path}); }),
+           "the token in " + path +
+               " is empty; remove the file if lopt is to make a new one, or write a token into it");
 }
 
 TEST_CASE("A token that cannot be made is an error that names the choices") {

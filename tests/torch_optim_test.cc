@@ -797,6 +797,84 @@ TEST_CASE("An archive that does not fit is an error and changes nothing") {
         "3')");
 }
 
+TEST_CASE("An archive whose values are of another kind is an error and changes nothing") {
+  const TempDirectory directory;
+  const std::string path = directory / "optimizer.pt";
+  const Tensors params = {torch::ones({3})};
+  LearnedOptimizer optimizer(params, Theta());
+  Train(&optimizer, params, 0, 2);
+  torch::save(optimizer, path);
+  torch::serialize::InputArchive good;
+  good.load_from(path);
+  // The message where the archive has this value under `key`.
+  const auto load = [&](const std::string& key, const c10::IValue& value) {
+    torch::serialize::OutputArchive changed;
+    bool found = false;
+    for (const std::string& name : good.keys()) {
+      c10::IValue saved;
+      if (!good.try_read(name, saved)) continue;
+      found = found || name == key;
+      changed.write(name, name == key ? value : saved);
+    }
+    REQUIRE(found);
+    changed.save_to(path);
+    LearnedOptimizer into(params, Theta());
+    const std::string error = ErrorOf([&] { torch::load(into, path); });
+    CHECK(into.state().empty());
+    return error;
+  };
+  c10::IValue value;
+  REQUIRE(good.try_read("theta", value));
+  const torch::Tensor theta = value.toTensor();
+  const std::string other_theta = "LearnedOptimizer: the archive was saved with another theta";
+  CHECK(load("theta", theta.to(torch::kFloat64)) == other_theta);
+  CHECK(load("theta", theta.repeat_interleave(2).slice(0, 0, 2 * theta.numel(), 2)) == other_theta);
+  const std::string failed = "LearnedOptimizer: loading the archive failed: ";
+  CHECK(load("theta", "text").starts_with(failed));
+  CHECK(load("learned_optimizer", int64_t{1}).starts_with(failed));
+  CHECK(load("groups/0/lr", "text").starts_with(failed));
+  CHECK(load("groups/0/params/0/state", int64_t{1}).starts_with(failed));
+  const std::string name = "LearnedOptimizer: parameter 0 of group 0, shape [3], ";
+  CHECK(load("groups/0/params/0/step", int64_t{-1}) ==
+        name + "has made -1 steps in the archive; wanted 0 or more");
+  REQUIRE(good.try_read("groups/0/params/0/state", value));
+  const torch::Tensor state = value.toTensor();
+  const std::string size = std::to_string(state.numel());
+  const auto wanted = [&](const std::string& got) {
+    return name + "in the archive has a state of " + got + " on the device cpu; needed are " +
+           size + " of type Float, one after the other, on the CPU";
+  };
+  CHECK(load("groups/0/params/0/state", state.to(torch::kInt32)) ==
+        wanted(size + " numbers of type Int"));
+  CHECK(load("groups/0/params/0/state", torch::zeros({1}).expand({state.numel()})) ==
+        wanted(size + " numbers of type Float"));
+  CHECK(load("groups/0/params/0/state", torch::zeros({2})) == wanted("2 numbers of type Float"));
+}
+
+TEST_CASE("A state that does not fit its parameter any more is an error before any is stepped") {
+  Tensors params = {NormalTensor(KeyFromSeed(1), {3}), NormalTensor(KeyFromSeed(2), {4, 2})};
+  LearnedOptimizer optimizer(params, Theta(R"({"type": "AdafacMLPLOpt", "step_mult": 0.1})"));
+  const auto step = [&] {
+    for (torch::Tensor& param : params) {
+      param.mutable_grad() = NormalTensor(KeyFromSeed(3), param.sizes());
+    }
+    optimizer.step();
+  };
+  step();
+  const Tensors before = {params[0].clone(), params[1].clone()};
+  static_cast<Options&>(optimizer.param_groups()[0].options()).as_vectors(true);
+  const std::string error = ErrorOf(step);
+  CHECK(
+      error.starts_with("LearnedOptimizer: parameter 1 of group 0, shape [4, 2], has a state of "));
+  CHECK(
+      error.ends_with("(as_vectors of its group is true; has it been changed?); nothing was "
+                      "changed"));
+  CHECK(SameBits(params, before));
+  static_cast<Options&>(optimizer.param_groups()[0].options()).as_vectors(false);
+  step();
+  CHECK_FALSE(SameBits(params, before));
+}
+
 TEST_CASE("Parameters that cannot be updated are an error that names them") {
   const auto error = [](const torch::Tensor& param) {
     return ErrorOf([&] { LearnedOptimizer(Tensors{torch::ones({2}), param}, Theta()); });

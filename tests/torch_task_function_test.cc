@@ -149,6 +149,31 @@ TEST_CASE("A torch optimizer trains what makes the params of a native task") {
   CHECK_LT(loss_on(Split::kTest), 0.92F * before);
 }
 
+TEST_CASE("Init and loss of a torch task may evaluate another torch task") {
+  const TaskFunction points(NormalizedPoints(TaskResources("")));
+  const torch::Tensor seven = torch::full({1, 3}, 7.F);
+  const TaskCall call{.split = Split::kTrain, .keys = {KeyFromSeed(5)}};
+  const auto evaluate = [points, call](const torch::Tensor& rows) {
+    TaskCall with_state = call;
+    with_state.model_state = torch::zeros({1, 3});
+    return points(rows, with_state);
+  };
+  const auto init = [evaluate, seven](Key, const torch::Tensor&) -> TorchStart {
+    return {{{"w", evaluate(seven)}}};
+  };
+  const auto loss = [evaluate, seven](const TorchEvaluation& e) -> TorchLoss {
+    return evaluate(seven) * e.params[0].squeeze(1);
+  };
+  const TorchTaskFamily outer(init, loss);
+  std::vector<float> params(1);
+  outer.Init({}, KeyFromSeed(1), params, {});
+  const float wanted = evaluate(seven).item<float>();
+  CHECK_EQ(params[0], wanted);
+  const auto shared = std::make_shared<TorchTaskFamily>(init, loss);
+  CHECK_EQ(TaskFunction(shared)(torch::tensor({{2.F}}), {.keys = {KeyFromSeed(1)}}).item<float>(),
+           2 * wanted);
+}
+
 TEST_CASE("Second derivatives of tasks and wrong params are errors") {
   const TaskFunction losses(SmallMlp());
   const torch::Tensor params = InitRows(*SmallMlp(), 2).requires_grad_();
@@ -172,6 +197,39 @@ TEST_CASE("Second derivatives of tasks and wrong params are errors") {
   TaskCall state{.model_state = torch::zeros({3, 2}).t()};
   CHECK_EQ(ErrorOf([&] { losses(params, state); }),
            "TaskFunction: model_state must be float32 and contiguous, as it is updated in place");
+}
+
+TEST_CASE("Examples that are no rows of a data set, and tensors of a device, are errors") {
+  const TaskFunction losses(SmallMlp());
+  const torch::Tensor params = InitRows(*SmallMlp(), 1);
+  const auto error_of_examples = [&](const torch::Tensor& examples) {
+    return ErrorOf([&] { losses(params, {.examples = examples}); });
+  };
+  CHECK_EQ(error_of_examples(torch::tensor({{1.F, 2.F}})),
+           "TaskFunction: examples must be integers, the rows of a data set, got Float");
+  CHECK_EQ(error_of_examples(torch::ones({1, 2}, torch::kBool)),
+           "TaskFunction: examples must be integers, the rows of a data set, got Bool");
+  // Cut to 32 bits this is row 1.
+  CHECK_EQ(error_of_examples(torch::tensor({{int64_t{1}, (int64_t{1} << 32) + 1}})),
+           "TaskFunction: examples must be rows of a data set, got 4294967297");
+  for (const torch::ScalarType type : {torch::kUInt8, torch::kInt16, torch::kInt32}) {
+    const torch::Tensor examples = torch::tensor({{1, 2}});
+    CHECK(losses(params, {.examples = examples.to(type)})
+              .equal(losses(params, {.examples = examples.to(torch::kInt64)})));
+  }
+  const auto away = torch::TensorOptions(torch::kMeta);
+  const std::string wanted = " must be on the CPU, got one on meta";
+  CHECK_EQ(ErrorOf([&] { losses(params.to(torch::kMeta), {}); }), "TaskFunction: params" + wanted);
+  CHECK_EQ(ErrorOf([&] {
+             losses(params, {.config = torch::empty({1, 0}, away)});
+           }),
+           "TaskFunction: config" + wanted);
+  CHECK_EQ(ErrorOf([&] {
+             losses(params, {.model_state = torch::empty({1, 0}, away)});
+           }),
+           "TaskFunction: model_state" + wanted);
+  CHECK_EQ(error_of_examples(torch::empty({1, 2}, away.dtype(torch::kInt64))),
+           "TaskFunction: examples" + wanted);
 }
 
 }  // namespace lopt

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
 #include "lopt/tools/progress_line.h"
 
 namespace lopt {
@@ -34,6 +36,11 @@ void PrintFailure(std::string_view message) {
   constexpr std::string_view kName = "lopt: ";
   const bool colour = WantsColour(stderr);
   const auto columns = static_cast<size_t>(TerminalColumns(stderr));
+  std::string plain;
+  if (!HasPlainLines(message)) {  // a stranger's text in it could drive the terminal
+    plain = PlainLines(message);
+    message = plain;
+  }
   std::string fitted;
   if (columns > 0 && kName.size() + message.size() > columns) {
     fitted = FitTerminal(stderr, fmt::format("{}{}", kName, message));

@@ -17,8 +17,8 @@ bool WantsColour(std::FILE* stream);
 std::string Bold(const std::string& text, std::FILE* stream);
 
 // "lopt: " and the message on standard error, the first word in red where colours are wanted, in
-// lines that a terminal has room for. It needs no memory for short messages, since there may be
-// none.
+// lines that a terminal has room for. What is not plain text (base/utf8.h) is shown as \x1b, but
+// for line breaks. It needs no memory for short messages, since there may be none.
 void PrintFailure(std::string_view message);
 
 }  // namespace lopt

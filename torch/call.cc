@@ -9,9 +9,9 @@ void KeepTorchOnOneThread() {
   KeepBlasOnOneThread();
 }
 
-std::unique_lock<std::mutex> LockBlas() {
-  static std::mutex mutex;
-  return BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
+std::unique_lock<std::recursive_mutex> LockBlas() {
+  static std::recursive_mutex mutex;
+  return BlasIsThreadSafe() ? std::unique_lock<std::recursive_mutex>() : std::unique_lock(mutex);
 }
 
 }  // namespace lopt

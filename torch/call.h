@@ -13,7 +13,8 @@ namespace lopt {
 void KeepTorchOnOneThread();
 
 // A lock that keeps other threads out where the BLAS is not thread-safe (torch/blas.h); else none.
-std::unique_lock<std::mutex> LockBlas();
+// The thread that has it may ask again: a loss may call another task.
+std::unique_lock<std::recursive_mutex> LockBlas();
 
 // Calls `body`; what torch throws becomes an Error: "`what` failed: ...".
 template <class Body>

@@ -23,6 +23,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
 #include "lopt/lopt/use/tensor_updates.h"
+#include "lopt/torch/call.h"
 
 namespace lopt::torch_optim {
 namespace {
@@ -115,6 +116,22 @@ void CheckGroups(const std::vector<Group>& groups, const std::string& needs_num_
       if (!problem.empty()) Fail("{} {}", Name(g, i, param), problem);
     }
   }
+}
+
+// Whether these are numbers of the kind that rules work on, one after the other.
+bool ArePlainFloats(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == torch::kStrided &&
+         tensor.scalar_type() == torch::kFloat32 && tensor.is_contiguous();
+}
+
+// What is wrong with a state of which a rule needs so many numbers; empty if nothing is.
+std::string StateProblem(const torch::Tensor& state, int64_t wanted) {
+  if (ArePlainFloats(state) && state.numel() == wanted) return "";
+  if (!state.defined()) return "has no state";
+  return fmt::format(
+      "has a state of {} numbers of type {} on the device {}; needed are {} of type Float, one "
+      "after the other, on the CPU",
+      state.numel(), Text(state.scalar_type()), Text(state.device()), wanted);
 }
 
 std::span<float> Floats(const torch::Tensor& tensor) {
@@ -348,7 +365,16 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
               "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
               "changed. A higher num_steps lets it go on",
               Name(g, i, param), options.num_steps(), needs_num_steps);
-      jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options);
+      Job& job = jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options);
+      job.rule = &rules_->Get(job.param, options);
+      if (const auto found = state_.find(job.key); found != state_.end()) {
+        const std::string problem = StateProblem(static_cast<const State&>(*found->second).state(),
+                                                 job.rule->state_layout().size());
+        if (!problem.empty()) {
+          Fail("{} {} (as_vectors of its group is {}; has it been changed?); nothing was changed",
+               Name(g, i, param), problem, options.as_vectors());
+        }
+      }
       gradients.push_back(Floats(jobs.back().gradient));
       sizes.push_back(param.numel());
       longest = std::max(longest, options.num_steps());
@@ -382,7 +408,6 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   for (const int64_t n : std::views::reverse(not_finite)) jobs.erase(jobs.begin() + n);
   rules_->skipped += std::ssize(not_finite);
   for (Job& job : jobs) {
-    job.rule = &rules_->Get(job.param, *job.options);
     job.Prepare();
     auto& state = state_[job.key];
     if (state == nullptr) {
@@ -450,62 +475,69 @@ void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
-  c10::IValue format;
-  Require(archive.try_read("format", format) && format.isString() &&
-              format.toStringRef() == kArchiveFormat,
-          "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('{}')", kArchiveFormat);
-  const std::string config = Read(archive, "learned_optimizer").toStringRef();
-  const std::vector<std::string> differences =
-      Config::Parse(config, "archive").Differences(rules_->config, {}, "in the archive", "here");
-  Require(differences.empty(), "LearnedOptimizer: the archive is of another learned optimizer: {}",
-          fmt::join(differences, "; "));
-  const torch::Tensor theta = Read(archive, "theta").toTensor();
-  Require(theta.numel() == rules_->tensors.theta().size() &&
-              std::memcmp(theta.data_ptr<float>(), rules_->tensors.theta().data(),
-                          static_cast<size_t>(theta.numel()) * sizeof(float)) == 0,
-          "LearnedOptimizer: the archive was saved with another theta");
+  WithTorchErrors("LearnedOptimizer: loading the archive", [&] {
+    c10::IValue format;
+    Require(archive.try_read("format", format) && format.isString() &&
+                format.toStringRef() == kArchiveFormat,
+            "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('{}')",
+            kArchiveFormat);
+    const std::string config = Read(archive, "learned_optimizer").toStringRef();
+    const std::vector<std::string> differences =
+        Config::Parse(config, "archive").Differences(rules_->config, {}, "in the archive", "here");
+    Require(differences.empty(),
+            "LearnedOptimizer: the archive is of another learned optimizer: {}",
+            fmt::join(differences, "; "));
+    const torch::Tensor theta = Read(archive, "theta").toTensor();
+    Require(ArePlainFloats(theta) && theta.numel() == rules_->tensors.theta().size() &&
+                std::memcmp(theta.data_ptr<float>(), rules_->tensors.theta().data(),
+                            static_cast<size_t>(theta.numel()) * sizeof(float)) == 0,
+            "LearnedOptimizer: the archive was saved with another theta");
 
-  CheckSame("param groups", Read(archive, "groups").toInt(), param_groups_.size());
-  States states;
-  std::vector<Options> options;
-  for (size_t g = 0; g < param_groups_.size(); ++g) {
-    const std::vector<torch::Tensor>& params = param_groups_[g].params();
-    const int64_t given = static_cast<const Options&>(param_groups_[g].options()).num_steps();
-    options.push_back(
-        Options()
-            .lr(Read(archive, GroupKey(g, "lr")).toDouble())
-            .weight_decay(Read(archive, GroupKey(g, "weight_decay")).toDouble())
-            .non_finite(ValueOf("LearnedOptimizer: the archive's non_finite",
-                                Read(archive, GroupKey(g, "non_finite")).toStringRef(),
-                                kNonFinites))
-            .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
-            .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
-            .num_steps(given > 0 ? given : Read(archive, GroupKey(g, "num_steps")).toInt()));
-    CheckSame(fmt::format("parameters in group {}", g).c_str(),
-              Read(archive, GroupKey(g, "params")).toInt(), params.size());
-    for (size_t i = 0; i < params.size(); ++i) {
-      const Shape shape = Read(archive, ParamKey(g, i, "shape")).toIntVector();
-      Require(shape == params[i].sizes().vec(), "{} has the shape {} in the archive",
-              Name(g, i, params[i]), ToString(shape));
-      if (!Read(archive, ParamKey(g, i, "used")).toBool()) continue;
-      auto state = std::make_unique<State>();
-      state->step(Read(archive, ParamKey(g, i, "step")).toInt());
-      state->state(Read(archive, ParamKey(g, i, "state")).toTensor().clone());
-      const int64_t wanted =
-          rules_->Get(InRuleOrder(params[i], rules_->optimizer().sees_shapes()), options[g])
-              .state_layout()
-              .size();
-      Require(state->state().scalar_type() == torch::kFloat32 && state->state().numel() == wanted,
-              "{} has a state of {} numbers of type {} in the archive; needed are {} of type Float",
-              Name(g, i, params[i]), state->state().numel(), Text(state->state().scalar_type()),
-              wanted);
-      states[StateKey(params[i])] = std::move(state);
+    CheckSame("param groups", Read(archive, "groups").toInt(), param_groups_.size());
+    States states;
+    std::vector<Options> options;
+    for (size_t g = 0; g < param_groups_.size(); ++g) {
+      const std::vector<torch::Tensor>& params = param_groups_[g].params();
+      const int64_t given = static_cast<const Options&>(param_groups_[g].options()).num_steps();
+      options.push_back(
+          Options()
+              .lr(Read(archive, GroupKey(g, "lr")).toDouble())
+              .weight_decay(Read(archive, GroupKey(g, "weight_decay")).toDouble())
+              .non_finite(ValueOf("LearnedOptimizer: the archive's non_finite",
+                                  Read(archive, GroupKey(g, "non_finite")).toStringRef(),
+                                  kNonFinites))
+              .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
+              .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
+              .num_steps(given > 0 ? given : Read(archive, GroupKey(g, "num_steps")).toInt()));
+      CheckOptions(options.back(), rules_->optimizer().needs_num_steps(),
+                   fmt::format("LearnedOptimizer: param group {} in the archive", g));
+      CheckSame(fmt::format("parameters in group {}", g).c_str(),
+                Read(archive, GroupKey(g, "params")).toInt(), params.size());
+      for (size_t i = 0; i < params.size(); ++i) {
+        const Shape shape = Read(archive, ParamKey(g, i, "shape")).toIntVector();
+        Require(shape == params[i].sizes().vec(), "{} has the shape {} in the archive",
+                Name(g, i, params[i]), ToString(shape));
+        if (!Read(archive, ParamKey(g, i, "used")).toBool()) continue;
+        auto state = std::make_unique<State>();
+        state->step(Read(archive, ParamKey(g, i, "step")).toInt());
+        Require(state->step() >= 0, "{} has made {} steps in the archive; wanted 0 or more",
+                Name(g, i, params[i]), state->step());
+        const torch::Tensor saved = Read(archive, ParamKey(g, i, "state")).toTensor();
+        const int64_t wanted =
+            rules_->Get(InRuleOrder(params[i], rules_->optimizer().sees_shapes()), options[g])
+                .state_layout()
+                .size();
+        const std::string problem = StateProblem(saved, wanted);
+        Require(problem.empty(), "{} in the archive {}", Name(g, i, params[i]), problem);
+        state->state(saved.clone());
+        states[StateKey(params[i])] = std::move(state);
+      }
     }
-  }
-  state_ = std::move(states);
-  for (size_t g = 0; g < param_groups_.size(); ++g) {
-    static_cast<Options&>(param_groups_[g].options()) = options[g];
-  }
+    state_ = std::move(states);
+    for (size_t g = 0; g < param_groups_.size(); ++g) {
+      static_cast<Options&>(param_groups_[g].options()) = options[g];
+    }
+  });
 }
 
 }  // namespace lopt::torch_optim

@@ -51,6 +51,26 @@ torch::Tensor Plain(const torch::Tensor& tensor, torch::ScalarType type) {
   return tensor.defined() ? tensor.detach().to(type).contiguous() : tensor;
 }
 
+void RequireOnHost(const char* what, const torch::Tensor& tensor) {
+  Require(!tensor.defined() || tensor.device().is_cpu(),
+          "TaskFunction: {} must be on the CPU, got one on {}", what,
+          tensor.defined() ? tensor.device().str() : "");
+}
+
+// Rows of a data set as the family takes them.
+torch::Tensor PlainExamples(const torch::Tensor& examples) {
+  if (!examples.defined()) return examples;
+  Require(torch::isIntegralType(examples.scalar_type(), /*includeBool=*/false),
+          "TaskFunction: examples must be integers, the rows of a data set, got {}",
+          torch::toString(examples.scalar_type()));
+  const torch::Tensor rows = Plain(examples, torch::kInt64);
+  for (const int64_t row : SpanOf<int64_t>(rows)) {
+    Require(std::in_range<int32_t>(row),
+            "TaskFunction: examples must be rows of a data set, got {}", row);
+  }
+  return rows.to(torch::kInt32);
+}
+
 }  // namespace
 
 TaskFunction::TaskFunction(std::shared_ptr<const TaskFamily> family)
@@ -65,13 +85,17 @@ torch::Tensor TaskFunction::operator()(const torch::Tensor& params, const TaskCa
               ? fmt::format(", got {} of shape {}", torch::toString(params.scalar_type()),
                             ToString(params.sizes().vec()))
               : "");
+  RequireOnHost("params", params);
+  RequireOnHost("config", call.config);
+  RequireOnHost("model_state", call.model_state);
+  RequireOnHost("examples", call.examples);
   Require(!call.model_state.defined() || (call.model_state.is_contiguous() &&
                                           call.model_state.scalar_type() == torch::kFloat32),
           "TaskFunction: model_state must be float32 and contiguous, as it is updated in place");
   const bool gradients_wanted = params.requires_grad() && torch::GradMode::is_enabled();
   const torch::Tensor rows = Plain(params, torch::kFloat32);
   const torch::Tensor config = Plain(call.config, torch::kFloat32);
-  const torch::Tensor examples = Plain(call.examples, torch::kInt32);
+  const torch::Tensor examples = PlainExamples(call.examples);
   const torch::Tensor losses = torch::empty(params.sizes().slice(0, params.dim() - 1));
   const torch::Tensor gradients = gradients_wanted ? torch::empty(params.sizes()) : torch::Tensor();
   WorkspacePool::Lease scratch(*scratch_);

@@ -28,7 +28,8 @@ class TaskFunction {
  public:
   explicit TaskFunction(std::shared_ptr<const TaskFamily> family);
 
-  // The losses [n] of params [n, P], or the loss [] of params [P]; float32. Throws Error if that is
+  // The losses [n] of params [n, P], or the loss [] of params [P]; float32. All tensors are on the
+  // CPU. Throws Error if that is
   // not what params and `call` are and where TaskFamily::Evaluate does. The gradient itself cannot
   // be differentiated: doing so is an Error.
   torch::Tensor operator()(const torch::Tensor& params, const TaskCall& call) const;

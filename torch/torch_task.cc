@@ -29,7 +29,7 @@ Layout LayoutOf(const NamedTensors& tensors) {
 
 TorchStart CallInit(const TorchTaskFamily::InitFunction& init, Key key,
                     const torch::Tensor& config) {
-  return WithTorchErrors("torch task: init", [&] {
+  return CallTorch("torch task: init", [&] {
     const torch::NoGradGuard no_grad;
     return init(key, config);
   });

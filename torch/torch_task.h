@@ -77,7 +77,7 @@ TorchRows RowsBySize(double flops);
 // and the other parts of a family: data set, aux outputs, normalizer, config. Draws of configs are
 // added by overriding DoSample as in any TaskFamily. Torch runs on the calling thread alone: making
 // a family sets torch's number of threads to 1. Where the BLAS is not thread-safe (torch/blas.h)
-// one thread evaluates at a time. What the functions throw as a torch error is thrown as Error.
+// one thread at a time calls them. What the functions throw as a torch error is thrown as Error.
 class TorchTaskFamily : public TaskFamily, public TaskDerivatives {
  public:
   // init above.

@@ -25,7 +25,11 @@ bool SameText(const std::string& a, const std::string& b) {
 std::string ReadToken(const std::string& file) {
   std::string token = ReadSecretFile(file);
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
-  Require(!token.empty(), "the token in {} is empty", file);
+  Require(
+      !token.empty(),
+      "the token in {} is empty; remove the file if lopt is to make a new one, or write a token "
+      "into it",
+      file);
   Require(token.size() <= kMostTokenBytes, "the token in {} has {} bytes; it may have up to {}",
           file, token.size(), kMostTokenBytes);
   return token;

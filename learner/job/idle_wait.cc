@@ -1,8 +1,10 @@
 #include "lopt/learner/job/idle_wait.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <thread>
 
+#include "lopt/base/platform.h"
 #include "lopt/base/wakeup.h"
 #include "lopt/learner/transport/transport.h"
 
@@ -17,7 +19,10 @@ constexpr microseconds kLongestSleep{1000};
 
 // The system's files are read for it.
 int Cores() {
-  static const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  static const auto cores = [] {
+    const int64_t all = std::max(1U, std::thread::hardware_concurrency());
+    return static_cast<int>(std::min(all, ControlGroupCores().value_or(all)));
+  }();
   return cores;
 }
 

@@ -29,6 +29,9 @@ class PassingFiles : public FileSystem {
   int Look(const std::string& path, FileStatus* status) override {
     return files_->Look(path, status);
   }
+  int Follow(const std::string& path, std::string* place) override {
+    return files_->Follow(path, place);
+  }
   int MayWrite(const std::string& directory) override { return files_->MayWrite(directory); }
   int MakeDirectory(const std::string& path) override { return files_->MakeDirectory(path); }
   int List(const std::string& directory, std::vector<std::string>* names) override {
