@@ -15,7 +15,7 @@ void WarnBeyondHorizons(const EvaluationConfig& config, const EvaluatedOptimizer
   for (const EvaluationTask& task : config.tasks) {
     trainings.emplace_back(task.name, (task.steps.empty() ? config.steps : task.steps).back());
   }
-  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
+  for (const NamedLearnedOptimizer& learned : MetaTrained(optimizers)) {
     WarnBeyondHorizon(learned, trainings);
   }
 }

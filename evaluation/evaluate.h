@@ -34,7 +34,7 @@ struct EvaluationOutcome {
   bool interrupted = false;             // by `stop`: results are of the tasks that ended
 };
 
-// WarnBeyondHorizon of every learned optimizer for the trainings of an evaluation.
+// WarnBeyondHorizon of every file's weights, once, for the trainings of an evaluation.
 void WarnBeyondHorizons(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers);
 
 // Trains every task with every optimizer and seed. Each baseline, and each learned optimizer whose

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <set>
 
 #include "lopt/base/eigen.h"
@@ -41,12 +42,26 @@ TunedOptimizer TunedLearned(const NamedLearnedOptimizer& learned) {
           }};
 }
 
-void RequireScalableSteps(const NamedLearnedOptimizer& learned) {
+// Its rule for some params.
+std::unique_ptr<UpdateRule> BindSomewhere(const NamedLearnedOptimizer& learned) {
+  return learned.optimizer->Bind(Layout({{"w", {2, 2}}}), AsSpan(learned.theta));
+}
+
+// What `make` does, with errors that name the optimizer.
+void Naming(const NamedLearnedOptimizer& learned, const std::function<void()>& make) {
   try {
-    ScaleSteps(learned.optimizer->Bind(Layout({{"w", {2, 2}}}), AsSpan(learned.theta)), 2);
+    make();
   } catch (const Error& error) {
     Fail("{}: {}", learned.name, error.what());
   }
+}
+
+void RequireScalableSteps(const NamedLearnedOptimizer& learned) {
+  Naming(learned, [&] { ScaleSteps(BindSomewhere(learned), 2); });
+}
+
+bool HaveSameWeights(const NamedLearnedOptimizer& a, const NamedLearnedOptimizer& b) {
+  return a.source == b.source && std::ranges::equal(AsSpan(a.theta), AsSpan(b.theta));
 }
 
 }  // namespace
@@ -79,6 +94,10 @@ NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned) {
   return learned;
 }
 
+bool HasScalableSteps(const NamedLearnedOptimizer& learned) {
+  return StepsMakeParams(*BindSomewhere(learned));
+}
+
 bool IsUnknownLength(const NamedLearnedOptimizer& learned) {
   return !learned.config.empty() && learned.config.Type() == kUnknownLength;
 }
@@ -86,9 +105,12 @@ bool IsUnknownLength(const NamedLearnedOptimizer& learned) {
 NamedLearnedOptimizer WithUnknownLength(NamedLearnedOptimizer learned) {
   learned.config =
       WriteOptions(kUnknownLength, UnknownLengthOptions{.optimizer = learned.optimizer->config()});
-  learned.optimizer = OptimizerRegistry().Make(learned.config);
   learned.unknown_length = true;
   learned.name += "-unknown";
+  Naming(learned, [&] {
+    learned.optimizer = OptimizerRegistry().Make(learned.config);
+    BindSomewhere(learned);
+  });
   return learned;
 }
 
@@ -141,6 +163,15 @@ std::vector<TunedOptimizer> TunedOf(const EvaluatedOptimizers& optimizers) {
     if (learned.tuned) tuned.push_back(TunedLearned(learned));
   }
   return tuned;
+}
+
+std::vector<NamedLearnedOptimizer> MetaTrained(const EvaluatedOptimizers& optimizers) {
+  std::vector<NamedLearnedOptimizer> found;
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
+    const auto same = [&](const auto& earlier) { return HaveSameWeights(earlier, learned); };
+    if (!learned.is_start && std::ranges::none_of(found, same)) found.push_back(learned);
+  }
+  return found;
 }
 
 void WarnBeyondHorizon(const NamedLearnedOptimizer& learned,

@@ -48,11 +48,15 @@ std::unique_ptr<UpdateRule> BindLearned(const NamedLearnedOptimizer& learned, co
 // then from 1/32 to 32 and beyond. Throws Error if its steps cannot be multiplied.
 NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned);
 
+// Whether its steps can be multiplied: those of an optimizer that keeps an average cannot.
+bool HasScalableSteps(const NamedLearnedOptimizer& learned);
+
 // Whether it was made for trainings of unknown length: an UnknownLength.
 bool IsUnknownLength(const NamedLearnedOptimizer& learned);
 
 // The same weights in trainings whose length the optimizer is not told (an UnknownLength of it,
-// lopt/rules/unknown_length.h): "NAME-unknown".
+// lopt/rules/unknown_length.h): "NAME-unknown". Throws Error if the optimizer keeps an average
+// itself.
 NamedLearnedOptimizer WithUnknownLength(NamedLearnedOptimizer learned);
 
 // The optimizer of a theta file.
@@ -70,6 +74,9 @@ struct EvaluatedOptimizers {
   std::vector<Baseline> baselines = {};             // likewise, before these
 };
 
+// One of each file's weights, in their order: the first. Starts are of none.
+std::vector<NamedLearnedOptimizer> MetaTrained(const EvaluatedOptimizers& optimizers);
+
 // The same optimizer with a theta before meta-training, `theta` [D], and its steps
 // times `step_multiplier`: "NAME-start", or "NAME-start-0.3" where that is not 1. Throws Error as
 // BindLearned does.
@@ -82,8 +89,8 @@ NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf the
 void AddTunedSteps(EvaluatedOptimizers* optimizers);
 
 // Judges each learned optimizer a second time, after itself, WithUnknownLength, but for untrained
-// and tuned ones and those that were meta-trained for trainings of unknown length. Throws Error if
-// there is none to judge so.
+// and tuned ones and those that were meta-trained for trainings of unknown length. Throws Error as
+// WithUnknownLength does, and if there is none to judge so.
 void AddUnknownLengths(EvaluatedOptimizers* optimizers);
 
 // An optimizer that is tuned for each task.

@@ -13,6 +13,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/workspace.h"
 #include "lopt/evaluation/statistics.h"
 #include "lopt/evaluation/summary.h"
 
@@ -36,6 +37,16 @@ int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves
     if (InterquartileMean(means) > target) break;
   }
   return above == length ? 0 : above + 1;
+}
+
+// Results are of losses and scores. The params of all trainings together may be too many to keep.
+TrainingCurve WithoutParams(TrainingCurve curve) {
+  TrainingCurve kept;
+  kept.train_loss = std::move(curve.train_loss);
+  kept.train_accuracy = std::move(curve.train_accuracy);
+  kept.judged = std::move(curve.judged);
+  kept.seconds = curve.seconds;
+  return kept;
 }
 
 void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, RunResult* result) {
@@ -105,6 +116,7 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Train(const EvaluatedOptimi
 // Tunes them, in their order. Nothing if it was stopped.
 std::optional<std::vector<EvaluatedTask::BoundOptimizer>> EvaluatedTask::Tune(
     const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch) {
+  if (optimizers.empty()) return std::vector<BoundOptimizer>();
   watch->BeginStage(fmt::format("tuning {} optimizers", optimizers.size()));
   std::vector<Tuning> tunings(optimizers.size(), Tuning(steps_.size()));
   for (int64_t tried = 0; tried < config_.trials; tried += kTrialsPerRound) {
@@ -253,6 +265,7 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
     }
   }
   const std::vector<std::vector<size_t>> groups = Groups(trainings, seeds);
+  WorkspacePool workspaces;
   std::atomic<bool> all_trained = true;
   ParallelFor(std::ssize(groups), [&](int64_t g) {
     const std::vector<size_t>& group = groups[static_cast<size_t>(g)];
@@ -262,7 +275,7 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
       sources.push_back(
           {.key = FoldIn(FoldIn(key_, draw), static_cast<uint64_t>(trainings[i].seed))});
     }
-    WorkspacePool::Lease lease(workspaces_);
+    WorkspacePool::Lease lease(workspaces);
     std::vector<TrainingCurve> curves =
         TrainTasks(*task_, *bound_optimizers[first.optimizer].rules[first.rule], first.judge_at,
                    split, sources, *lease, watch->stop());
@@ -271,7 +284,7 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
       return;
     }
     for (size_t i = 0; i < group.size(); ++i) {
-      trainings[group[i]].curve = std::move(curves[i]);
+      trainings[group[i]].curve = WithoutParams(std::move(curves[i]));
     }
     const int64_t trained = std::ssize(group);
     watch->Trained(first.judge_at.back() * trained,

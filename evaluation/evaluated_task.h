@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lopt/base/key.h"
-#include "lopt/base/workspace.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_progress.h"
@@ -57,7 +56,7 @@ class EvaluatedTask {
     size_t rule = 0;
     int64_t seed = 0;
     std::vector<int64_t> judge_at = {};
-    TrainingCurve curve = {};
+    TrainingCurve curve = {};  // without params, model state and config
   };
   // What the evaluation's key is folded with, for each purpose.
   enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1, kSearchDraw = 2 };
@@ -85,7 +84,6 @@ class EvaluatedTask {
   const std::vector<int64_t> steps_;
   const std::shared_ptr<const TaskFamily> task_;
   const Key key_;
-  WorkspacePool workspaces_;
 };
 
 }  // namespace lopt

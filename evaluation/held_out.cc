@@ -23,6 +23,14 @@ Key HeldOutKey(int64_t seed) {
   return FoldIn(KeyFromSeed(std::numeric_limits<uint64_t>::max()), static_cast<uint64_t>(seed));
 }
 
+// `loss` as a fraction of `first`; where that is not positive, 1 plus the change from it, as a
+// fraction of its size where it has one. Lower is better in each.
+double Ratio(double loss, double first) {
+  if (!std::isfinite(loss) || !std::isfinite(first)) return std::numeric_limits<double>::infinity();
+  if (first > 0) return loss / first;
+  return first < 0 ? 1 + (loss - first) / -first : 1 + loss;
+}
+
 }  // namespace
 
 HeldOutEvaluation::HeldOutEvaluation(std::shared_ptr<const LearnedOptimizer> optimizer,
@@ -59,8 +67,7 @@ HeldOutResult HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
       const double loss = curve.judged[0].loss;
       train += FinalMean(curve.train_loss, steps_);
       valid += loss;
-      ratio += std::isfinite(loss) ? loss / double{curve.train_loss[0]}
-                                   : std::numeric_limits<double>::infinity();
+      ratio += Ratio(loss, double{curve.train_loss[0]});
     }
     const auto count = static_cast<double>(seeds_);
     metrics["eval_train_loss/" + tasks_[t].name] = train / count;

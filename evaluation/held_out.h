@@ -29,7 +29,9 @@ struct HeldOutOptions {
 
 struct HeldOutResult {
   // The mean over the tasks of the loss on kHeldOutSplit as a fraction of the first batch's loss,
-  // which lets losses of any size count alike. Infinite if a training diverged.
+  // which lets losses of any size count alike. Infinite if a training diverged. Of a first loss f
+  // that is not positive, where a fraction says nothing: 1 + (loss - f) / |f|, or 1 + loss where f
+  // is 0.
   double loss = 0;
   // Means over the seeds, by task, and the loss:
   //   eval_train_loss/<index>_<TaskLabel>  of the last kFinalSteps batch losses

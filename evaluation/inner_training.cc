@@ -92,7 +92,7 @@ class Trainings {
                     .params = params_.all(),
                     .model_state = model_state_.all(),
                     .split = Split::kTrain,
-                    .keys = step_keys_,
+                    .keys = batch_ > 0 ? std::span<const Key>() : step_keys_,
                     .steps = batches_,
                     .examples = examples_.all(),
                     .losses = losses_,

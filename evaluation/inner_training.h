@@ -52,7 +52,9 @@ struct TrainingCurve {
 };
 
 // Where a training's task, start and batches come from: drawn from the key, so that the same key
-// gives every optimizer the same; or given, where there are params and examples.
+// gives every optimizer the same; or given, where there are params and examples. Steps on given
+// examples draw nothing: an augmentation changes none of these, and a task that cannot do without
+// draws throws Error.
 struct TrainingSource {
   Key key = {};                            // of task, start and batches
   std::span<const float> params = {};      // [P]

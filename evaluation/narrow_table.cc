@@ -95,10 +95,19 @@ void AddTests(const Summary& summary, Unit unit, Standing* standing) {
   standing->unclear = best ? row->best_unclear : row->unclear;
 }
 
-// Geometric means of test losses as multiples of the lowest in each section.
-void AddMultiplesOfLowest(const Summary& summary, std::vector<Standing>* standings) {
+// Geometric means of test losses as multiples of the lowest in each section where that is above 0:
+// of others there are no multiples.
+void AddMultiplesOfLowest(const std::vector<SummaryRows>& sections,
+                          std::vector<Standing>* standings) {
+  std::vector<SummaryRow> rows;
+  for (const SummaryRows section : sections) {
+    const auto has_multiples = [](const SummaryRow& row) { return !(row.test_loss.value <= 0); };
+    if (std::ranges::all_of(section, has_multiples)) {
+      rows.insert(rows.end(), section.begin(), section.end());
+    }
+  }
   const std::vector<ProfileCurve> profile =
-      PerformanceProfile(summary.rows, [](const SummaryRow& row) { return row.test_loss.value; });
+      PerformanceProfile(rows, [](const SummaryRow& row) { return row.test_loss.value; });
   for (const ProfileCurve& curve : profile) {
     double log_sum = 0;
     for (const double ratio : curve.ratios) log_sum += std::log(ratio);
@@ -139,7 +148,7 @@ Standings StandingsOf(const Summary& summary) {
     }
   }
   if (standings.unit == Unit::kLowest) {
-    AddMultiplesOfLowest(summary, &standings.all);
+    AddMultiplesOfLowest(standings.sections, &standings.all);
   } else {
     for (Standing& standing : standings.all) {
       AddTests(summary, standings.unit, &standing);
@@ -358,6 +367,11 @@ std::string SentenceOnOneKind(const Standings& standings, const std::vector<cons
     return fmt::format("{}{} is the only {}, so there is nothing to compare it with{}.", begin,
                        PlainText(all[0]->optimizer), learned ? "optimizer here" : "baseline",
                        ShownDiverged(*all[0]));
+  }
+  const auto has_no_mean = [](const Standing* standing) { return !standing->mean; };
+  if (!standings.single() && std::ranges::all_of(all, has_no_mean)) {
+    return fmt::format("{}{} task has a lowest test loss above 0, so there are no means.", begin,
+                       learned ? "No" : "no");
   }
   const auto [unknown, lowest] = Rank(*all[0], standings.single());
   if (unknown || !std::isfinite(lowest)) {

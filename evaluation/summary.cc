@@ -236,16 +236,18 @@ Judged* BestBaseline(std::vector<Judged>* all) {
   return tuned < 2 ? nullptr : best;
 }
 
+// 1 also where both are 0 or infinite.
+double Fraction(double loss, double unit) { return loss == unit ? 1 : loss / unit; }
+
 // The test loss as a fraction of the unit's.
 Estimate FractionOf(const Judged& judged, const Judged& unit) {
   if (&judged == &unit) return {.value = 1, .interval = {.low = 1, .high = 1}};
-  const double value = judged.row.test_loss.value / unit.row.test_loss.value;
+  const double value = Fraction(judged.row.test_loss.value, unit.row.test_loss.value);
   if (!ArePaired(judged, unit)) {
     return {.value = value, .interval = {.low = kNan, .high = kNan}};
   }
   std::vector<double> fractions(judged.test.size());
-  std::ranges::transform(judged.test, unit.test, fractions.begin(),
-                         [](double a, double b) { return a == b ? 1 : a / b; });
+  std::ranges::transform(judged.test, unit.test, fractions.begin(), Fraction);
   return {.value = value, .interval = PercentileInterval(std::move(fractions))};
 }
 
@@ -368,7 +370,7 @@ double MeanRatio(const std::vector<const Seed*>& seeds, size_t tasks) {
       const double unit = InterquartileMean(losses);
       // Of Adam itself the same draw is both.
       for (const Seed* seed : judged[t].empty() ? units[t] : judged[t]) {
-        ratios.push_back(seed->losses[i] / unit);
+        ratios.push_back(Fraction(seed->losses[i], unit));
       }
     }
   }

@@ -36,8 +36,7 @@ void AddStarts(EvaluatedOptimizers* optimizers) {
     }
     const Eigen::VectorXf theta = StartingTheta(learned);
     all.push_back(StartOf(learned, theta, 1));
-    // Steps of an optimizer that keeps an average are not multiplied.
-    if (!IsUnknownLength(learned)) all.push_back(StartOf(learned, theta, 0.3));
+    if (HasScalableSteps(learned)) all.push_back(StartOf(learned, theta, 0.3));
   }
   if (!unknown.empty()) {
     const bool one = unknown.size() == 1;

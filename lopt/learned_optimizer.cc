@@ -75,10 +75,14 @@ void UpdateRule::DoInitState(const StepInfo&, std::span<const float>,
   std::fill(state.begin(), state.end(), 0.0f);
 }
 
-void RequireStepsMakeParams(const UpdateRule& rule, const std::string& who) {
+bool StepsMakeParams(const UpdateRule& rule) {
   const std::vector<float> params(static_cast<size_t>(rule.params_layout().size()));
   const std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
-  Require(rule.EvalParams(params, state).data() == params.data(),
+  return rule.EvalParams(params, state).data() == params.data();
+}
+
+void RequireStepsMakeParams(const UpdateRule& rule, const std::string& who) {
+  Require(StepsMakeParams(rule),
           "{}: wanted an optimizer whose steps make the params that it stands for; this one keeps "
           "those, an average, in its state",
           who);

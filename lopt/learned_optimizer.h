@@ -87,8 +87,10 @@ class UpdateRule {
   std::string needs_num_steps_;  // the optimizer's
 };
 
-// Throws Error, in which `who` speaks, unless a training stands for the params that the rule steps:
-// changed steps would not reach an average of them in the state.
+// Whether a training stands for the params that the rule steps. Changed steps would not reach an
+// average of them in the state.
+bool StepsMakeParams(const UpdateRule& rule);
+// Throws Error, in which `who` speaks, unless they do.
 void RequireStepsMakeParams(const UpdateRule& rule, const std::string& who);
 
 // A map from weights theta to an ordinary optimizer. Optimizers without a network (Adam, SGDM) are

@@ -16,6 +16,7 @@ python/rules/.
 """
 
 import collections
+import contextlib
 import json
 import math
 import operator
@@ -110,18 +111,28 @@ class _Rule:
         return joined
 
 
+_has_autocast = getattr(torch.amp, "is_autocast_available", ("cpu", "cuda", "xpu").__contains__)
+
+
 class _BoundRule:
     """A rule with the weights of a theta on a device."""
 
     def __init__(self, rule, theta, device):
-        self._rule = rule
+        self._rule, self._device = rule, torch.device(device).type
         self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
 
     def steps(self, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
-        loss: None where they are not known."""
-        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
-                                0.0 if loss is None else loss)
+        loss: None where they are not known. A torch.autocast around it has no effect: steps whose
+        matrix products are rounded to 16 bits are not those that were meta-trained."""
+        with self._in_full_precision():
+            return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
+                                    0.0 if loss is None else loss)
+
+    def _in_full_precision(self):
+        if _has_autocast(self._device):
+            return torch.autocast(self._device, enabled=False)
+        return contextlib.nullcontext()
 
 
 def _need_of_schedule(options):
@@ -1063,6 +1074,12 @@ class _Celo2(_Celo2Base):
         return rate * self.mult_1d * (direction + self.weight_decay * p)
 
 
+def _decay_of(log_of_rest: Tensor) -> Tensor:
+    """The decay of a running mean, from 0 to the largest float32 below 1: with 1 nothing would
+    enter it."""
+    return (1 - torch.exp(log_of_rest)).clamp(0, 0.99999994039535522)
+
+
 class _Learnable(_Rule):
     """A hand-designed rule whose hyperparameters are theta; its learning rate has a schedule."""
 
@@ -1141,8 +1158,8 @@ class _LearnableAdam(_Learnable):
 
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
         return {"rate": torch.exp(theta["log_lr"]),
-                "beta1": 1 - torch.exp(theta["one_minus_beta1"]),
-                "beta2": 1 - torch.exp(theta["one_minus_beta2"]),
+                "beta1": _decay_of(theta["one_minus_beta1"]),
+                "beta2": _decay_of(theta["one_minus_beta2"]),
                 "epsilon": torch.exp(theta["log_epsilon"])}
 
     def step(self, w: Dict[str, Tensor], rate: Tensor, p: Tensor, g: Tensor,
@@ -1612,7 +1629,8 @@ def _read_safetensors(content, path):
                              f"the file gives it bytes {begin} to {end}")
         if end > len(data):
             continue  # an error below
-        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32)
+        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32,
+                              device="cpu")  # whatever torch's default is
         try:
             tensors[name] = values.reshape(shape)
         except (RuntimeError, TypeError) as error:  # beside a 0 it may have any size
@@ -1735,7 +1753,8 @@ def _golden_steps(path, golden):
         return ValueError(f"{path}: the golden steps are damaged: {what}")
 
     if "steps" in golden:
-        steps, num_steps = golden["steps"].tolist(), golden.get("num_steps", torch.zeros(0)).tolist()
+        steps = golden["steps"].tolist()
+        num_steps = golden["num_steps"].tolist() if "num_steps" in golden else []
         if not (isinstance(steps, list) and steps and len(num_steps) == 1
                 and num_steps[0] <= 1 << 24 and num_steps[0] == int(num_steps[0])
                 and all(0 <= step < num_steps[0] and step == int(step) for step in steps)):
@@ -1758,7 +1777,7 @@ def _golden_steps(path, golden):
     limits = {name: limit.item() for name, limit in limits.items()}
     if not all(limit >= 0 for limit in limits.values()):
         raise damaged(f"limits must be numbers of at least 0, got {limits}")
-    losses = golden.get("losses", torch.zeros(len(steps)))
+    losses = golden.get("losses", torch.zeros(len(steps), device="cpu"))
     if losses.shape != (len(steps),):
         raise damaged(f"golden/losses must have the shape {[len(steps)]}, got "
                       f"{list(losses.shape)}")
@@ -1767,7 +1786,7 @@ def _golden_steps(path, golden):
 
 def _old_limit(params, result):
     if result.shape != params.shape or not result.numel():
-        return torch.zeros(1)
+        return torch.zeros(1, device="cpu")
     moved, greatest = (result - params).abs().max(), result.abs().max()
     limit = 1e-6 * (1 + greatest) + 3e-5 * moved
     return limit.nan_to_num(0, 0, 0).reshape(1)  # not finite: compared as it is
@@ -2169,9 +2188,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     them into the model.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
-    in float32 and added in the parameter's own type; the state is float32. Every parameter is
-    treated by itself and has its own step count; one whose gradient is None is left as it is,
-    count included.
+    in float32, also within torch.autocast, and added in the parameter's own type; the state is
+    float32. Every parameter is treated by itself and has its own step count; one whose gradient is
+    None is left as it is, count included.
 
     A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
     parameter of two axes or more in the order of axes that it was trained with: torch's

@@ -65,6 +65,18 @@ TEST_CASE("What is wrong in a config is named with its path") {
   has(R"({"sed": 1, "tasks": {"a": {"task": {"type": "QuadraticTask"}}}})", "'sed'");
 }
 
+TEST_CASE("A config that was set in C++ has tasks, each with a name of its own") {
+  EvaluationConfig config;
+  CHECK_THROWS_WITH_AS(CheckEvaluationConfig(config),
+                       "evaluation: there are no tasks, wanted at least one", Error);
+  const Config task = Config::Parse(R"({"type": "QuadraticTask"})", "test");
+  config.tasks = {{.name = "a", .task = task}, {.name = "b", .task = task}};
+  CHECK_NOTHROW(CheckEvaluationConfig(config));
+  config.tasks.push_back({.name = "a", .task = task});
+  CHECK_THROWS_WITH_AS(CheckEvaluationConfig(config),
+                       "evaluation: two tasks are called 'a'; give one another name", Error);
+}
+
 TEST_CASE("A task that is skipped is gone, and there must be one") {
   EvaluationConfig config = Parse(R"({"tasks": {"a": {"task": {"type": "QuadraticTask"}},
     "b": {"task": {"type": "QuadraticTask"}}, "c": {"task": {"type": "QuadraticTask"}}}})");

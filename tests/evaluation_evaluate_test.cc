@@ -253,6 +253,18 @@ TEST_CASE("Steps are multiplied where there are some, of optimizers that stand f
       Error);
 }
 
+TEST_CASE("Who keeps an average is not judged without the length: an error before all trainings") {
+  const auto average =
+      OptimizerRegistry().Make(Config::Parse(R"({"type": "ScheduleFreeAdamW"})", "test"));
+  EvaluatedOptimizers optimizers{
+      .learned = {{.name = "mine", .optimizer = average, .theta = average->InitTheta(Key{})}}};
+  CHECK_THROWS_WITH_AS(
+      AddUnknownLengths(&optimizers),
+      "mine-unknown: UnknownLength: wanted an optimizer whose steps make the params that it stands "
+      "for; this one keeps those, an average, in its state",
+      Error);
+}
+
 TEST_CASE("Without Adam there are no steps to Adam's loss") {
   CHECK(Run(Quadratics(), {.baselines = BaselinesNamed("SGD")})[0].steps_to_adam.empty());
 }
@@ -458,6 +470,15 @@ TEST_CASE("Progress tells the task and the stage, and its shares of work add up"
   const int64_t quick = 6 * 2 * (4 + 4 + 4) + 4 * (4 + 4 + 4 + 4);
   CHECK(all.back().inner_steps == bowl + quick);
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i].done >= all[i - 1].done);
+}
+
+TEST_CASE("Where nothing is tuned no stage says so") {
+  std::vector<std::string> stages;
+  Evaluation(Quadratics(), {.learned = {LearnedSgd(0.1)}})
+      .Run({.on_progress = [&](const EvaluationProgress& progress) {
+        if (stages.empty() || stages.back() != progress.stage) stages.push_back(progress.stage);
+      }});
+  CHECK(stages == std::vector<std::string>{"training 1 optimizers"});
 }
 
 TEST_CASE("An evaluation goes on after the tasks that it is given the results of") {

@@ -95,6 +95,54 @@ TEST_CASE("A training that diverges makes the held-out loss infinite") {
   CHECK(std::isinf(evaluation.Evaluate(ThetaOf(1e10)).loss));
 }
 
+struct FallingOptions {
+  double first = 1;
+  double held_out = 1;
+  void Visit(FieldVisitor& v) {
+    v.Field("first", &first, Range{}, "Of params of 0 on train; 0.25 stands for infinity.");
+    v.Field("held_out", &held_out, Range{}, "Of params of 0.");
+  }
+};
+
+// Its loss falls with its only param, from 0 on.
+class FallingTask : public TaskFamily {
+ public:
+  explicit FallingTask(const FallingOptions& options)
+      : TaskFamily({.params = Layout({{"x", Shape{}}})}), options_(options) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 0;
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    const double at_start = e.split != Split::kTrain ? options_.held_out
+                            : options_.first == 0.25 ? std::numeric_limits<double>::infinity()
+                                                     : options_.first;
+    e.losses[0] = static_cast<float>(at_start) + e.params[0];
+    if (!e.gradients.empty()) e.gradients[0] = 1;
+  }
+
+  FallingOptions options_;
+};
+
+TEST_CASE("A first loss that is no positive number leaves the lower of two losses the better") {
+  TaskRegistry().Add<FallingOptions>("Falling", "For this test.",
+                                     [](const FallingOptions& options, const TaskResources&) {
+                                       return std::make_shared<FallingTask>(options);
+                                     });
+  // 20 steps of 1/4 lower the loss by 5.
+  const auto ratio = [](const std::string& options) {
+    return Judge({R"({"type": "Falling", )" + options + "}"}).Evaluate(ThetaOf(0.25)).loss;
+  };
+  CHECK(ratio(R"("first": 10, "held_out": 9)") == doctest::Approx(0.4));
+  CHECK(ratio(R"("first": 10, "held_out": 1)") == doctest::Approx(-0.4));
+  CHECK(ratio(R"("first": -0.5, "held_out": -0.5)") == doctest::Approx(-9));
+  CHECK(ratio(R"("first": -2, "held_out": 5)") == doctest::Approx(2));
+  CHECK(ratio(R"("first": 0, "held_out": 4)") == doctest::Approx(0));
+  CHECK(std::isinf(ratio(R"("first": 0.25, "held_out": 9)")));
+}
+
 TEST_CASE("The same theta is judged the same, on any number of threads") {
   HeldOutEvaluation evaluation = Judge({kGlyphs});
   const Metrics alone = evaluation.Evaluate(ThetaOf(0.1)).metrics;

@@ -11,6 +11,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/replay.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
@@ -222,6 +223,23 @@ TEST_CASE("Each training takes the params and the examples of its own source") {
   CHECK_THROWS_WITH_AS(TrainTasks(task, *rule, judge_at, Split::kTest, uneven, scratch),
                        "training: one source has 6 examples, another 0; wanted as many of all",
                        Error);
+}
+
+TEST_CASE("A replay draws nothing: an augmentation leaves its batches as they are") {
+  const auto data = GetImages({}, TaskResources(""));
+  const ImageMlp plain({.images = {.batch_size = 4}}, data);
+  const ImageMlp augmented(
+      {.images = {.batch_size = 4}, .augment = Config::Parse(R"({"type": "CTAugment"})", "test")},
+      data);
+  Replay replay{.steps = 3, .batch_size = 4, .index = std::vector<int32_t>(12)};
+  std::iota(replay.index.begin(), replay.index.end(), 5);
+  replay.params.assign(static_cast<size_t>(plain.params_layout().size()), 0.01F);
+  Workspace scratch;
+  const TrainingCurve wanted = RunReplay(replay, plain, *Sgd(plain, 0.1), scratch);
+  const TrainingCurve got = RunReplay(replay, augmented, *Sgd(augmented, 0.1), scratch);
+  CHECK(got.train_loss == wanted.train_loss);
+  CHECK(got.params == wanted.params);
+  CHECK(got.judged[0].loss == wanted.judged[0].loss);
 }
 
 TEST_CASE("Steps to judge after must ascend") {

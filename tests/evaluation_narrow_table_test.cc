@@ -336,6 +336,23 @@ learned optimizers have a >
            "no difference is tested.");
 }
 
+TEST_CASE("A task whose lowest loss is 0 has no multiples, one that diverged an infinite one") {
+  Summary summary{.rows = {LearnedRow("a", "mlp", 2), LearnedRow("a", "fast", 1),
+                           LearnedRow("b", "mlp", 1), LearnedRow("b", "fast", 2),
+                           LearnedRow("c", "mlp", 4), LearnedRow("c", "fast", 1),
+                           LearnedRow("solved", "mlp", 0), LearnedRow("solved", "fast", 0.1)}};
+  CHECK_EQ(RowIn(NarrowTable(summary, 80), "fast"), "> fast 1.26 3 0");  // the cube root of 2
+  CHECK_EQ(RowIn(NarrowTable(summary, 80), "mlp"), "> mlp 2.00 3 0");
+  CHECK(NarrowTable(summary, 200)
+            .ends_with("; tasks: those in the mean, which needs losses above 0\n"));
+  CHECK_EQ(VerdictSentence(summary),
+           "Of 2 learned optimizers fast has the lowest test loss over 4 tasks; without baselines "
+           "no difference is tested.");
+  summary.rows[0].test_loss = About(kInfinity);
+  CHECK_EQ(RowIn(NarrowTable(summary, 80), "fast"), "> fast 1.26 3 0");
+  CHECK_EQ(RowIn(NarrowTable(summary, 80), "mlp"), "> mlp inf 3 0");
+}
+
 TEST_CASE("Where fewer than two baselines are tuned it is tuned Adam, each task by itself") {
   Summary summary{.rows = {BaselineRow("a", "Adam", 1), LearnedRow("a", "mlp", 0.5),
                            BaselineRow("b", "Adam", 1), LearnedRow("b", "mlp", 2)},

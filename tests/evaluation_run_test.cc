@@ -432,6 +432,17 @@ TEST_CASE("An evaluation that is there is neither resumed nor replaced unasked")
         directory.path() +
             " holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
             "choose another directory");
+  CHECK_THROWS_WITH_AS(
+      EvaluationDirectory(directory.path(), ExistingEvaluation::kRefuse, EvaluationUse::kReplay),
+      (directory.path() +
+       " holds an evaluation already: replace it (--overwrite), or choose another directory")
+          .c_str(),
+      Error);
+  CHECK(
+      ErrorOf(
+          Config3(), optimizers,
+          {.out_dir = directory.path(), .threads = 0, .existing = ExistingEvaluation::kReplace}) ==
+      "ThreadPool: the number of threads must be at least 1 and at most 1024, got 0");
   CHECK(Lines(directory.path()) == Lines(Undisturbed()));
   CHECK(ErrorOf(Config3(), optimizers,
                 {.out_dir = directory.path(), .existing = ExistingEvaluation::kReplace})
@@ -460,7 +471,23 @@ TEST_CASE("Where there is no evaluation there is nothing to resume") {
             ": its format is 'lopt run 1', this program reads 'lopt evaluation 1'");
   fs::create_directory(scratch / "checkpoints");
   CHECK(error_of(scratch.path()) ==
+        scratch.path() + " holds a training run; choose another directory for the evaluation");
+  WriteTextFile(scratch / "windows.bin", "");
+  CHECK(error_of(scratch.path()) ==
         scratch.path() + " holds a meta-training run; choose another directory for the evaluation");
+}
+
+TEST_CASE("An evaluation whose tables cannot be written has failed, as its manifest says") {
+  const TempDirectory directory;
+  const std::string error =
+      ErrorOf(Config3(), MlpAgainst("SGD"),
+              {.out_dir = directory.path(), .on_progress = [&](const EvaluationProgress&) {
+                 fs::create_directories(directory / "table.md/in the way");
+               }});
+  CHECK(error.find("table.md") != std::string::npos);
+  const EvaluationManifest manifest = ReadStoredEvaluation(directory.path()).manifest;
+  CHECK(manifest.status == "failed");
+  CHECK(manifest.error == error);
 }
 
 TEST_CASE("A directory that another evaluation is using is an error") {

@@ -499,6 +499,19 @@ TEST_CASE("A row's test loss is a fraction of tuned Adam's or the best baseline'
   CHECK(RowOf(against_best, "d", "Adam").test_ratio.value().value == 0.5);
 }
 
+TEST_CASE("Where both test losses are 0, or both infinite, their fraction is 1") {
+  for (const double loss : {0.0, kInfinity}) {
+    CAPTURE(loss);
+    std::vector<RunResult> results;
+    Add(&results, "a", "Adam", {loss, loss, loss, loss});
+    Add(&results, "a", "same", {loss, loss, loss, loss});
+    const Estimate same = RowOf(Summarize(results), "a", "same").test_ratio.value();
+    CHECK(same.value == 1);
+    CHECK(same.interval.low == 1);
+    CHECK(same.interval.high == 1);
+  }
+}
+
 TEST_CASE("against the best baselines, ratios have a geometric mean and counts are Holm's") {
   std::vector<RunResult> results;
   const std::vector<double> best = {1, 1.01, 1.02, 1.03, 1.04, 1.05};

@@ -93,6 +93,7 @@ TEST_CASE("AdafacMLPLOpt's kernel agrees with its reference on zeros, infinity a
 
 TEST_CASE("an update by AdafacMLPLOpt does not allocate once its workspace has grown") {
   CheckAllocatesNothing(AdafacPair({.hidden_size = 9}, FactoredShapes()));
+  CheckAllocatesNothing(AdafacPair({.hidden_size = 3}, Layout({{"w", {100, 700}}})));
 }
 
 TEST_CASE("AdafacMLPLOpt updates large tensors in pieces, with the same bits on any threads") {

@@ -133,6 +133,31 @@ TEST_CASE("an update of Celo2 gives the same bits on every call and for every al
   CheckSameBitsForEveryAlignment(Pair(OddLayout(), true));
 }
 
+// The params of a vector of `size` elements, which are alike but for every other gradient, after an
+// update.
+std::vector<float> AfterOneUpdate(int64_t size) {
+  const Pair pair(Layout({{"w", {size}}}), false);
+  std::vector<float> params(static_cast<size_t>(size), 0.1F);
+  std::vector<float> gradient(params.size(), 0.7F);
+  for (size_t i = 1; i < gradient.size(); i += 2) gradient[i] = -0.03F;
+  std::vector<float> state(pair.start.state.size(), 0.0F);
+  Workspace scratch;
+  pair.fast->Update({.step = 0, .num_steps = RulePair::kNumSteps}, gradient, params, state,
+                    scratch);
+  return params;
+}
+
+TEST_CASE("Celo2 normalises a long row as exactly as a short one") {
+  OnEveryIsa([&] {
+    const std::vector<float> few = AfterOneUpdate(64);
+    const std::vector<float> many = AfterOneUpdate(int64_t{1} << 20);
+    for (const size_t i : {0, 1}) {
+      const double step = double{few[i]} - 0.1F;
+      CHECK(std::abs(many[i] - double{few[i]}) < 1e-4 * std::abs(step));
+    }
+  });
+}
+
 TEST_CASE("an update of Celo2 does not allocate once its workspace has grown") {
   for (const OneD one_d : {OneD::kAdam, OneD::kAdamW, OneD::kLearned}) {
     CheckAllocatesNothing(Pair(OddLayout(), true, one_d));

@@ -121,6 +121,45 @@ TEST_CASE("Params and states stay finite under finite gradients and params of an
   StaysFinite({1e-30f, 1e-10f, 1e6f, 1e14f, 1e25f, 1e30f});
 }
 
+// The step of a param of 0 in its first update, with a gradient of 1.
+float FirstStep(const LearnedOptimizer& optimizer, const Eigen::VectorXf& theta) {
+  const auto rule = optimizer.Bind(Layout({{"p", {1}}}), AsSpan(theta));
+  float param = 0;
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  rule->InitState({.num_steps = 2}, {&param, 1}, state);
+  const float gradient = 1;
+  Workspace scratch;
+  rule->Update({.step = 0, .num_steps = 2}, {&gradient, 1}, {&param, 1}, state, scratch);
+  return -param;
+}
+
+TEST_CASE("A decay that float32 rounds to 1 leaves the first step as large as ever") {
+  for (const std::string type :
+       {"LearnableAdam", "NAdamW", "Lion", "ScheduleFreeAdamW", "Adam", "AdamW"}) {
+    CAPTURE(type);
+    const auto first_step = [&](const std::string& options) {
+      const auto optimizer = OptimizerRegistry().Make(Config::Parse(
+          R"({"type": ")" + type + R"(", "learning_rate": 0.125)" + options + "}", "test"));
+      return FirstStep(*optimizer, optimizer->InitTheta(Key{}));
+    };
+    const float wanted = first_step("");
+    CHECK(first_step(R"(, "beta2": 0.99999999)") == doctest::Approx(wanted).epsilon(1e-4));
+    CHECK(first_step(R"(, "beta1": 0.99999999)") > 0);
+  }
+}
+
+TEST_CASE("LearnableAdam's decays stay from 0 to below 1, whatever theta is") {
+  const auto adam = OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableAdam"})", "test"));
+  const Eigen::VectorXf theta = adam->InitTheta(Key{});
+  const float wanted = FirstStep(*adam, theta);
+  for (const float log_of_rest : {-100.0f, -20.0f, 1e-3f, 5.0f, 100.0f}) {
+    CAPTURE(log_of_rest);
+    Eigen::VectorXf moved = theta;
+    moved[1] = moved[2] = log_of_rest;
+    CHECK(FirstStep(*adam, moved) == doctest::Approx(wanted).epsilon(1e-4));
+  }
+}
+
 std::vector<float> StepsFromZero(const std::string& config, const Shape& shape,
                                  float of_gradients) {
   const auto optimizer = OptimizerRegistry().Make(Config::Parse(config, "test"));

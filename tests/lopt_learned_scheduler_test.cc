@@ -287,5 +287,24 @@ TEST_CASE("Options that cannot be, and an optimizer whose params are an average,
         }).find("LearnedScheduler") != std::string::npos);
 }
 
+TEST_CASE("Options that are set in C++ are checked as those of a config") {
+  const Config sgd = Config::Parse(kSgd, "test");
+  const auto refused = [&](const char* key, const LearnedSchedulerOptions& options) {
+    CAPTURE(key);
+    for (const bool made : {false, true}) {
+      const std::string error = ErrorOf([&] {
+        made ? LearnedScheduler(options, OptimizerRegistry().Make(sgd)) : LearnedScheduler(options);
+      });
+      CHECK(error.starts_with("LearnedScheduler: "));
+      CHECK(error.find(key) != std::string::npos);
+    }
+  };
+  refused("hidden_size", {.optimizer = sgd, .hidden_size = 0});
+  refused("step_size", {.optimizer = sgd, .step_size = -1});
+  refused("step_size", {.optimizer = sgd, .step_size = std::nan("")});
+  refused("weight_decay", {.optimizer = sgd, .weight_decay = 5});
+  LearnedScheduler({}, OptimizerRegistry().Make(sgd));  // in place of the options' optimizer
+}
+
 }  // namespace
 }  // namespace lopt

@@ -183,6 +183,7 @@ TEST_CASE("the kernel gives the same bits on every call and for every alignment"
 
 TEST_CASE("an update does not allocate once its workspace has grown") {
   CheckAllocatesNothing(Pair(33, 3, OddLayout()));
+  for (const int hidden : {2, 9}) CheckAllocatesNothing(Pair(hidden, 1, Layout({{"w", {70000}}})));
 }
 
 TEST_CASE("A large tensor is normalised as exactly as a small one") {

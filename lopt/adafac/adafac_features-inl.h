@@ -135,8 +135,8 @@ HWY_INLINE void SpreadRuns(const AdafacUpdate& u, int64_t count, int64_t factors
 }
 
 // Forms kN features of the `count` parameters of a tile, a vector at a time, and stores them to
-// their rows. form.template operator()<kWhole>(i, n, out) gives those of parameters i to i + n.
-// Lanes behind `count` are 0.
+// their rows. form.template operator()<kWhole>(i, n, out) gives those of the parameters from i on.
+// What lies behind `count` in a row is no feature.
 struct StoreFeatures {
   template <int kN, class Form>
   HWY_INLINE void operator()(const int64_t (&rows)[kN], int64_t count, const Form& form) const {
@@ -144,10 +144,7 @@ struct StoreFeatures {
       V x[kN];
       form.template operator()<kWhole>(i, n, x);
       HWY_UNROLL(8)
-      for (int j = 0; j < kN; ++j) {
-        if (!kWhole) x[j] = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x[j]);
-        hn::Store(x[j], d, features + rows[j] * kAdafacRow + i);
-      }
+      for (int j = 0; j < kN; ++j) hn::Store(x[j], d, features + rows[j] * kAdafacRow + i);
     });
   }
 

@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -71,12 +72,7 @@ HWY_NOINLINE void StepPiece(const AdafacTask& task, const AdafacUpdate& u,
 
 // 1 / sqrt(1e-5 + mean square) of the `size` numbers at `x`.
 HWY_INLINE float AdafacScale(const float* HWY_RESTRICT x, int64_t size) {
-  V sum = hn::Zero(d);
-  ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
-    const V part = LoadSome<kWhole>(x + i, count);
-    sum = hn::MulAdd(part, part, sum);
-  });
-  double squares = double{SumOfVector(sum)};
+  double squares = double{SumOfSquares(x, size)};
   if (squares > double{FLT_MAX}) {
     squares = 0;
     for (int64_t i = 0; i < size; ++i) squares += double{x[i]} * double{x[i]};
@@ -171,14 +167,15 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
       body(0, scratch, *task.workspace);
       return;
     }
-    ParallelFor(pieces, [&](int64_t i) {
+    const auto in_own_memory = [&](int64_t i) {
       WorkspacePool::Lease workspace(*task.workspaces);
       const Workspace::Frame frame(*workspace);
       AdafacScratch own(task, *workspace);
       own.network.bias = scratch.network.bias;
       own.network.input = scratch.network.input;
       body(i, own, *workspace);
-    });
+    };
+    ParallelFor(pieces, std::cref(in_own_memory));  // by reference: a copy would be allocated
   };
   const auto form_sums = [&]<bool kUpdate>() {
     in_pieces([&](int64_t i, const AdafacScratch& own, Workspace& workspace) {

@@ -52,7 +52,9 @@ void Celo2Options::Visit(FieldVisitor& v) {
            "What steps biases and the like. adam: tensors named b by Adam without bias correction, "
            "as the network was meta-trained; adamw: tensors of less than two dimensions and those "
            "with 'embed' in their names by AdamW, as it is used; learned: the network steps all.");
-  v.Field("mult_1d", &mult_1d, AtLeast(0), "Adam's learning rate, as a multiple of learning_rate.");
+  v.Field(
+      "mult_1d", &mult_1d, AtLeast(0),
+      "Adam's learning rate, as a multiple of learning_rate. No effect where one_d is learned.");
 }
 
 Celo2Base::Celo2Base(const char* type, const Celo2Options& options, bool orthogonal)

@@ -90,11 +90,19 @@ HWY_INLINE void UpdateVector(const Celo2Matrix& x, VectorPlace place, int64_t el
   add(14, hn::Mul(g, q));
 }
 
+// Adds sums to others and makes them 0.
+HWY_INLINE void MoveSums(V (&from)[kCelo2Elementwise], V (&to)[kCelo2Elementwise]) {
+  for (int k = 0; k < kCelo2Elementwise; ++k) {
+    to[k] = hn::Add(to[k], from[k]);
+    from[k] = hn::Zero(d);
+  }
+}
+
 // First pass: updates the moments of a matrix. `sums` become the sums of the features' squares.
 template <bool kFactored>
 HWY_NOINLINE void UpdateMoments(const Celo2Matrix& x, float* HWY_RESTRICT sums) {
-  // Sums of so many rows are formed first: see SumOfSquares.
-  const int64_t chunk = (64 + x.vectors - 1) / x.vectors;
+  // Sums of so many rows are formed first, and those of stretches of a longer row.
+  const int64_t chunk = (kSummedFirst + x.vectors - 1) / x.vectors;
   constexpr int kFeatures = kFactored ? kCelo2Elementwise : Celo2Base::kFewFeatures;
   V total[kCelo2Elementwise];
   for (int k = 0; k < kFeatures; ++k) total[k] = hn::Zero(d);
@@ -104,19 +112,25 @@ HWY_NOINLINE void UpdateMoments(const Celo2Matrix& x, float* HWY_RESTRICT sums) 
   for (int64_t first = 0; first < x.rows; first += chunk) {
     const int64_t end = std::min(x.rows, first + chunk);
     V part[kCelo2Elementwise];
+    V of_row[kCelo2Elementwise];  // where it is longer: its stretches before
     HWY_UNROLL(18)
-    for (int k = 0; k < kCelo2Elementwise; ++k) part[k] = hn::Zero(d);
+    for (int k = 0; k < kCelo2Elementwise; ++k) part[k] = of_row[k] = hn::Zero(d);
     for (int64_t row = first; row < end; ++row) {
-      for (int64_t vector = 0; vector < vectors; ++vector) {
-        UpdateVector<kFactored, true>(x, {row, vector}, element, kLanes, part);
-        element += kLanes;
+      for (int64_t stretch = 0; stretch < vectors; stretch += kSummedFirst) {
+        if (stretch > 0) MoveSums(part, of_row);
+        const int64_t last = std::min(vectors, stretch + kSummedFirst);
+        for (int64_t vector = stretch; vector < last; ++vector) {
+          UpdateVector<kFactored, true>(x, {row, vector}, element, kLanes, part);
+          element += kLanes;
+        }
       }
       if (tail > 0) {
         UpdateVector<kFactored, false>(x, {row, vectors}, element, tail, part);
         element += tail;
       }
     }
-    for (int k = 0; k < kFeatures; ++k) total[k] = hn::Add(total[k], part[k]);
+    MoveSums(part, of_row);
+    for (int k = 0; k < kFeatures; ++k) total[k] = hn::Add(total[k], of_row[k]);
   }
   for (int k = 0; k < kFeatures; ++k) sums[k] = SumOfVector(total[k]);
 }

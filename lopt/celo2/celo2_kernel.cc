@@ -80,12 +80,7 @@ HWY_NOINLINE float WideScale(const float* x, int64_t count) {
 }
 
 HWY_INLINE float NormalizingScale(const float* x, int64_t count) {
-  V sum = hn::Zero(d);
-  ForVectors(count, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
-    const V value = LoadSome<kWhole>(x + i, n);
-    sum = hn::MulAdd(value, value, sum);
-  });
-  return NormalizingScale(SumOfVector(sum) / static_cast<float>(count));
+  return NormalizingScale(SumOfSquares(x, count) / static_cast<float>(count));
 }
 
 // Multiplies the matrix' factors by those of a second moment, and adds to its biases what features

@@ -25,23 +25,6 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t PaddedToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// The sum of the squares of `count` numbers, a multiple of kLanes. Sums of 64 vectors are formed
-// first, so that rounding errors do not grow with the count.
-HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, int64_t count) {
-  constexpr int64_t kChunk = int64_t{64} * kLanes;
-  V sum = hn::Zero(d);
-  for (int64_t first = 0; first < count; first += kChunk) {
-    const int64_t end = std::min(count, first + kChunk);
-    V part = hn::Zero(d);
-    for (int64_t i = first; i < end; i += kLanes) {
-      const V value = hn::LoadU(d, x + i);
-      part = hn::MulAdd(value, value, part);
-    }
-    sum = hn::Add(sum, part);
-  }
-  return SumOfVector(sum);
-}
-
 // C = added_factor added + factor A B, where A has `rows` rows and `inner` columns, B and C have
 // `columns` columns, a multiple of kLanes. `added` has the rows of C or is null. Rows of B, C and
 // `added` are `stride` apart; A's element (i, k) is at a[i a_row + k a_column]. `symmetric`: the

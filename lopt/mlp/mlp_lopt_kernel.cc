@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -186,13 +187,16 @@ Piece PieceOf(const Piece& tensor, int64_t size, int64_t i) {
 
 // The first pass on the threads of the pool around it. The sums of the pieces' squares are added in
 // float64, in their order.
-void UpdateMomentaInPieces(const Piece& tensor, float* HWY_RESTRICT sums,
+void UpdateMomentaInPieces(const UpdateTask& task, const Piece& tensor, float* HWY_RESTRICT sums,
                            float* HWY_RESTRICT features) {
   const int64_t pieces = Pieces(tensor, kPiece);
-  std::vector<float> piece_sums(static_cast<size_t>(pieces * kBlock));
-  ParallelFor(pieces, [&](int64_t i) {
+  WorkspacePool::Lease workspace(*task.workspaces);
+  const Workspace::Frame frame(*workspace);
+  const std::span<float> piece_sums = (*workspace).Take<float>(pieces * kBlock);
+  const auto update = [&](int64_t i) {
     UpdateMomenta(PieceOf(tensor, kPiece, i), &piece_sums[i * kBlock], features);
-  });
+  };
+  ParallelFor(pieces, std::cref(update));  // by reference: a copy would be allocated
   for (int k = 0; k < kNormalized; ++k) {
     double sum = 0;
     for (int64_t i = 0; i < pieces; ++i) sum += piece_sums[i * kBlock + k];
@@ -204,14 +208,15 @@ void UpdateMomentaInPieces(const Piece& tensor, float* HWY_RESTRICT sums,
 void StepInPieces(const UpdateTask& task, const Piece& tensor, int64_t size, float multiplier,
                   const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
   const int64_t pieces = Pieces(tensor, size);
-  ParallelFor(pieces, [&](int64_t i) {
+  const auto step = [&](int64_t i) {
     WorkspacePool::Lease workspace(*task.workspaces);
     const Workspace::Frame frame(*workspace);
     NetworkScratch scratch(*task.network, *workspace);
     scratch.bias = task.scratch.bias;
     scratch.input = task.scratch.input;
     StepPiece(task, scratch, PieceOf(tensor, size, i), multiplier, scales, features);
-  });
+  };
+  ParallelFor(pieces, std::cref(step));
 }
 
 bool IsInfinite(float x) { return x == std::numeric_limits<float>::infinity(); }
@@ -243,7 +248,7 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   HWY_ALIGN float scales[kBlock] = {};
   HWY_ALIGN float features[kNormalized * kBlock] = {};  // of the tail
   if (tensor.size > kPiece) {
-    UpdateMomentaInPieces(tensor, scales, features);
+    UpdateMomentaInPieces(task, tensor, scales, features);
   } else {
     UpdateMomenta(tensor, scales, features);
   }

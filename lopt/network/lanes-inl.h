@@ -28,6 +28,8 @@ using V = hn::Vec<D>;
 constexpr D d;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
+// Long sums are those of sums of so many vectors, so that rounding errors grow less.
+constexpr int64_t kSummedFirst = 64;
 
 // max(x, 0) that passes NaN on.
 HWY_INLINE V Relu(V x) { return AtLeast(hn::Zero(d), x); }
@@ -131,6 +133,21 @@ HWY_INLINE void ForVectors(int64_t size, const Body& body) {
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) body.template operator()<true>(i, kLanes);
   if (i < size) body.template operator()<false>(i, size - i);
+}
+
+// The sum of the squares of `count` numbers.
+HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, int64_t count) {
+  constexpr int64_t kChunk = kSummedFirst * kLanes;
+  V sum = hn::Zero(d);
+  for (int64_t first = 0; first < count; first += kChunk) {
+    V part = hn::Zero(d);
+    ForVectors(std::min(kChunk, count - first), [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
+      const V value = LoadSome<kWhole>(x + first + i, n);
+      part = hn::MulAdd(value, value, part);
+    });
+    sum = hn::Add(sum, part);
+  }
+  return SumOfVector(sum);
 }
 
 // to[i] = from[i] within [-limit, limit]. NaN stays.

@@ -43,7 +43,8 @@ struct RNNMLPLOptOptions {
 //     the time scales of MLPLOpt, log(n) - 1, log(|v|_2 + 1e-8), log of the tensor's size, and what
 //     the LSTM says
 //   v <- v - o0 exp(o1 exp_mult) step_mult
-// A loss or gradient that is not finite spoils all tensors for good.
+// A loss that is not finite, or a gradient that is NaN, spoils all tensors for good; infinite
+// gradients are clipped.
 //
 // Theta has the published names, without haiku's "~"; 35,799 numbers with the defaults. State, for
 // each tensor of shape [...]: "momenta/<tensor>" and "rms/<tensor>" [..., 5], "from_mlp/<tensor>",

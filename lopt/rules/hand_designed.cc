@@ -296,6 +296,19 @@ std::string NeedOf(const Options& options) {
   }
 }
 
+// In float32, as the rules have them.
+template <class Options>
+Options WithDecaysBelowOne(Options options) {
+  const auto limit = [](double* decay) { *decay = std::min(*decay, double{kLargestDecay}); };
+  if constexpr (requires { options.momentum; }) {
+    limit(&options.momentum);
+  } else {
+    limit(&options.beta1);
+    limit(&options.beta2);
+  }
+  return options;
+}
+
 }  // namespace
 
 void NesterovOptions::Visit(FieldVisitor& v) {
@@ -368,7 +381,8 @@ void SOAPOptions::Visit(FieldVisitor& v) {
 
 template <class Options>
 HandDesigned<Options>::HandDesigned(const Options& options)
-    : LearnedOptimizer(ScalarsLayout({"log_lr"}), NeedOf(options)), options_(options) {}
+    : LearnedOptimizer(ScalarsLayout({"log_lr"}), NeedOf(options)),
+      options_(WithDecaysBelowOne(options)) {}
 
 template <class Options>
 void HandDesigned<Options>::DoInitTheta(Key, std::span<float> theta) const {

@@ -14,7 +14,7 @@ namespace lopt {
 // Hand-designed optimizers of the literature, to compare learned ones with. Theta is the logarithm
 // of the learning rate, log_lr [1]; all else are options. lr below is the learning rate times its
 // schedule, t = 1, 2, ... counts updates, and every tensor has state of its own, named
-// "<what>/<tensor>".
+// "<what>/<tensor>". Decays (momentum, beta1, beta2) are at most the largest float32 below 1.
 
 // Gradient descent with Nesterov's momentum as in PyTorch (Sutskever et al. 2013):
 //   g' = g + weight_decay p, b <- momentum b + g', p <- p - lr (g' + momentum b).
@@ -65,7 +65,9 @@ struct LionOptions {
 //   v <- beta2 v + (1 - beta2) g^2,
 //   z <- z - lr (g / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay y),
 //   x <- (1 - c) x + c z with c = lr_t^2 / (lr_1^2 + ... + lr_t^2), y <- beta1 x + (1 - beta1) z,
-// where lr_t rises over the first w = round(warmup_fraction T) of T updates: lr min(1, t / w).
+// where lr_t rises over the first w = round(warmup_fraction T) of T updates: lr min(1, t / w). So
+// it is in the authors' package since that corrects v; the paper's lr_t, and so its c, has
+// sqrt(1 - beta2^t) in it instead.
 // State: "x/<tensor>" of all tensors, then "z/<tensor>", then "v/<tensor>".
 struct ScheduleFreeAdamWOptions {
   static constexpr const char* kType = "ScheduleFreeAdamW";

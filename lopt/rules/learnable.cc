@@ -1,5 +1,6 @@
 #include "lopt/lopt/rules/learnable.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -13,6 +14,11 @@ namespace {
 // a b + c with the product exact, on every instruction set.
 float FusedMultiplyAdd(float a, float b, float c) {
   return static_cast<float>(double{a} * double{b} + double{c});
+}
+
+// The decay of a running mean that theta has the logarithm of 1 minus of.
+float DecayOfTheta(float log_of_rest) {
+  return std::clamp(1.0f - std::exp(log_of_rest), 0.0f, kLargestDecay);
 }
 
 class SGDRule : public UpdateRule {
@@ -62,8 +68,8 @@ class AdamRule : public UpdateRule {
   AdamRule(const Layout& params, std::span<const float> theta, const LearnableAdamOptions& options)
       : UpdateRule(params, SlotsLayout(params, {"m", "v"})),
         learning_rate_(std::exp(theta[0]), options.schedule),
-        beta1_(1.0f - std::exp(theta[1])),
-        beta2_(1.0f - std::exp(theta[2])),
+        beta1_(DecayOfTheta(theta[1])),
+        beta2_(DecayOfTheta(theta[2])),
         epsilon_(std::exp(theta[3])),
         epsilon_root_(static_cast<float>(options.epsilon_root)),
         weight_decay_(options.weight_decay) {}

@@ -68,8 +68,8 @@ struct LearnableAdamOptions {
 // Adam (Kingma and Ba 2015) with epsilon_root under the root and decoupled weight decay (AdamW,
 // Loshchilov and Hutter 2019): p <- (1 - lr weight_decay) p - lr mhat / (sqrt(vhat + epsilon_root)
 // + epsilon), where lr has the schedule in it. Theta: log_lr, one_minus_beta1, one_minus_beta2,
-// log_epsilon, each [1] and the logarithm of the number it names. epsilon_root and weight_decay are
-// fixed; the JAX package has 1e-8 for the first.
+// log_epsilon, each [1] and the logarithm of the number it names; betas stay from 0 to the largest
+// float32 below 1. epsilon_root and weight_decay are fixed; the JAX package has 1e-8 for the first.
 // State: "m/<tensor>" of all tensors, then "v/<tensor>", shaped as the tensors.
 class LearnableAdam : public LearnedOptimizer {
  public:

@@ -196,18 +196,29 @@ class ScheduledRule : public UpdateRule {
   const Network network_;
 };
 
+// All but the optimizer, which a constructor may be given beside them.
+void VisitOwnOptions(FieldVisitor& v, LearnedSchedulerOptions* options) {
+  v.Field("hidden_size", &options->hidden_size, Between(1, 65536),
+          "Width of the network's hidden layer.");
+  v.Field("step_size", &options->step_size, Above(0),
+          "Size of the first steps in a run of 245: a vector's length, an orthogonal matrix's "
+          "spectral norm.");
+  v.Field("weight_decay", &options->weight_decay, Between(0, 1),
+          "Fraction of the params that a step takes away where the network says 0.");
+  VisitSchedule(v, &options->schedule);
+}
+
+LearnedSchedulerOptions Checked(LearnedSchedulerOptions options) {
+  CheckFields("LearnedScheduler", [&](FieldVisitor& v) { VisitOwnOptions(v, &options); });
+  return options;
+}
+
 }  // namespace
 
 void LearnedSchedulerOptions::Visit(FieldVisitor& v) {
   v.Typed("optimizer", &optimizer, OptimizerRegistry().table(),
           "The optimizer whose directions are kept.");
-  v.Field("hidden_size", &hidden_size, Between(1, 65536), "Width of the network's hidden layer.");
-  v.Field("step_size", &step_size, Above(0),
-          "Size of the first steps in a run of 245: a vector's length, an orthogonal matrix's "
-          "spectral norm.");
-  v.Field("weight_decay", &weight_decay, Between(0, 1),
-          "Fraction of the params that a step takes away where the network says 0.");
-  VisitSchedule(v, &schedule);
+  VisitOwnOptions(v, this);
 }
 
 LearnedScheduler::LearnedScheduler(const LearnedSchedulerOptions& options)
@@ -215,7 +226,8 @@ LearnedScheduler::LearnedScheduler(const LearnedSchedulerOptions& options)
 
 LearnedScheduler::LearnedScheduler(const LearnedSchedulerOptions& options,
                                    const std::shared_ptr<const LearnedOptimizer>& optimizer)
-    : OfAnotherOptimizer(optimizer, ThetaLayout(options.hidden_size, optimizer->theta_layout()),
+    : OfAnotherOptimizer(optimizer,
+                         ThetaLayout(Checked(options).hidden_size, optimizer->theta_layout()),
                          "LearnedScheduler"),
       options_(options) {}
 

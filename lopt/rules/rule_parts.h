@@ -27,6 +27,9 @@ void AppendPrefixed(const std::string& prefix, const Layout& layout, NamedShapes
 // The natural logarithm, as theta has it.
 inline float Log(double value) { return static_cast<float>(std::log(value)); }
 
+// The largest decay of a running mean. With the next float32, 1, nothing would enter it.
+inline constexpr float kLargestDecay = 0x1.fffffep-1f;
+
 // A learning rate with its schedule.
 class ScheduledRate {
  public:

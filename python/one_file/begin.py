@@ -16,6 +16,7 @@ python/rules/.
 """
 
 import collections
+import contextlib
 import json
 import math
 import operator
@@ -110,18 +111,28 @@ class _Rule:
         return joined
 
 
+_has_autocast = getattr(torch.amp, "is_autocast_available", ("cpu", "cuda", "xpu").__contains__)
+
+
 class _BoundRule:
     """A rule with the weights of a theta on a device."""
 
     def __init__(self, rule, theta, device):
-        self._rule = rule
+        self._rule, self._device = rule, torch.device(device).type
         self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
 
     def steps(self, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
-        loss: None where they are not known."""
-        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
-                                0.0 if loss is None else loss)
+        loss: None where they are not known. A torch.autocast around it has no effect: steps whose
+        matrix products are rounded to 16 bits are not those that were meta-trained."""
+        with self._in_full_precision():
+            return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
+                                    0.0 if loss is None else loss)
+
+    def _in_full_precision(self):
+        if _has_autocast(self._device):
+            return torch.autocast(self._device, enabled=False)
+        return contextlib.nullcontext()
 
 
 def _need_of_schedule(options):

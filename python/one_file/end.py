@@ -136,7 +136,8 @@ def _read_safetensors(content, path):
                              f"the file gives it bytes {begin} to {end}")
         if end > len(data):
             continue  # an error below
-        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32)
+        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32,
+                              device="cpu")  # whatever torch's default is
         try:
             tensors[name] = values.reshape(shape)
         except (RuntimeError, TypeError) as error:  # beside a 0 it may have any size
@@ -259,7 +260,8 @@ def _golden_steps(path, golden):
         return ValueError(f"{path}: the golden steps are damaged: {what}")
 
     if "steps" in golden:
-        steps, num_steps = golden["steps"].tolist(), golden.get("num_steps", torch.zeros(0)).tolist()
+        steps = golden["steps"].tolist()
+        num_steps = golden["num_steps"].tolist() if "num_steps" in golden else []
         if not (isinstance(steps, list) and steps and len(num_steps) == 1
                 and num_steps[0] <= 1 << 24 and num_steps[0] == int(num_steps[0])
                 and all(0 <= step < num_steps[0] and step == int(step) for step in steps)):
@@ -282,7 +284,7 @@ def _golden_steps(path, golden):
     limits = {name: limit.item() for name, limit in limits.items()}
     if not all(limit >= 0 for limit in limits.values()):
         raise damaged(f"limits must be numbers of at least 0, got {limits}")
-    losses = golden.get("losses", torch.zeros(len(steps)))
+    losses = golden.get("losses", torch.zeros(len(steps), device="cpu"))
     if losses.shape != (len(steps),):
         raise damaged(f"golden/losses must have the shape {[len(steps)]}, got "
                       f"{list(losses.shape)}")
@@ -291,7 +293,7 @@ def _golden_steps(path, golden):
 
 def _old_limit(params, result):
     if result.shape != params.shape or not result.numel():
-        return torch.zeros(1)
+        return torch.zeros(1, device="cpu")
     moved, greatest = (result - params).abs().max(), result.abs().max()
     limit = 1e-6 * (1 + greatest) + 3e-5 * moved
     return limit.nan_to_num(0, 0, 0).reshape(1)  # not finite: compared as it is
@@ -693,9 +695,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     them into the model.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
-    in float32 and added in the parameter's own type; the state is float32. Every parameter is
-    treated by itself and has its own step count; one whose gradient is None is left as it is,
-    count included.
+    in float32, also within torch.autocast, and added in the parameter's own type; the state is
+    float32. Every parameter is treated by itself and has its own step count; one whose gradient is
+    None is left as it is, count included.
 
     A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
     parameter of two axes or more in the order of axes that it was trained with: torch's

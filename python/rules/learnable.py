@@ -1,3 +1,9 @@
+def _decay_of(log_of_rest: Tensor) -> Tensor:
+    """The decay of a running mean, from 0 to the largest float32 below 1: with 1 nothing would
+    enter it."""
+    return (1 - torch.exp(log_of_rest)).clamp(0, 0.99999994039535522)
+
+
 class _Learnable(_Rule):
     """A hand-designed rule whose hyperparameters are theta; its learning rate has a schedule."""
 
@@ -76,8 +82,8 @@ class _LearnableAdam(_Learnable):
 
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
         return {"rate": torch.exp(theta["log_lr"]),
-                "beta1": 1 - torch.exp(theta["one_minus_beta1"]),
-                "beta2": 1 - torch.exp(theta["one_minus_beta2"]),
+                "beta1": _decay_of(theta["one_minus_beta1"]),
+                "beta2": _decay_of(theta["one_minus_beta2"]),
                 "epsilon": torch.exp(theta["log_epsilon"])}
 
     def step(self, w: Dict[str, Tensor], rate: Tensor, p: Tensor, g: Tensor,

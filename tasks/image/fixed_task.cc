@@ -27,6 +27,7 @@ constexpr FixedTaskEntry kFixedTasks[] = {
      R"({"type": "ImageMLP", "data": "idx", "image_size": 28, "hidden": [128, 128]})"},
     {"ImageMLP_Mnist_128x128x128_Relu", "MNIST",
      R"({"type": "ImageMLP", "data": "idx", "image_size": 28, "hidden": [128, 128, 128]})"},
+    // Grey is luma here; there it is the mean of the channels.
     {"ImageMLP_Cifar10BW8_Relu32", "CIFAR-10",
      R"({"type": "ImageMLP", "data": "cifar10", "image_size": 8, "image_channels": 1,
          "hidden": [32]})"},
