@@ -19,7 +19,8 @@ if str(ROOT) not in sys.path:
 
 import lopt  # noqa: E402
 
-from benchmarks.user_models import development_half, fitted_task, results, test_half  # noqa: E402
+from benchmarks.user_models import (  # noqa: E402
+    development_half, fitted_task, results, test_half, versions)
 
 HALVES = {"development": development_half.TASKS, "test": test_half.TASKS}
 NEAR = 1.05  # a loss that is larger by more than this is worse
@@ -48,11 +49,18 @@ def arguments(words):
     return args
 
 
+def version_of(name):
+    """Of a training and of what makes it a task of lopt."""
+    code = versions.code_of(pathlib.Path(fitted_task.__file__).read_text(encoding="utf-8"))
+    return versions.digest(versions.version_of_task(fitted_task.TASKS[name]), code)
+
+
 def run_fit(name, args):
     """The Fit of a training, begun, resumed or read. Ends the program if there is one of other
-    options."""
+    options, or of a training that has changed since."""
     out = pathlib.Path(args.out) / name
-    record = out / "fit.json"
+    record, version_file = out / "fit.json", out / "version.txt"
+    version = version_of(name)
     task = fitted_task.fitted_task(name)
     how = {"minutes": args.minutes} if args.trials is None else {
         "trials": args.trials, "updates": 0}
@@ -65,7 +73,13 @@ def run_fit(name, args):
         wanted = {option: asked.get(option) for option in begun}
         if begun != wanted:
             sys.exit(f"fit.py: {out} holds a fit of {begun}; wanted {wanted}: give another --out")
+        fitted = version_file.read_text(encoding="utf-8").strip() if version_file.exists() else "none"
+        if fitted != version:
+            sys.exit(f"fit.py: {out} holds a fit of another version of {name}: {version_file} must "
+                     f"have {version}, got {fitted}: give another --out")
         return lopt.fit(resume=True, out=out, threads=args.threads, progress=sys.stderr.isatty())
+    out.mkdir(parents=True, exist_ok=True)
+    version_file.write_text(version + "\n", encoding="utf-8")
     return lopt.fit(task, threads=args.threads, out=out, progress=sys.stderr.isatty(), **asked)
 
 

@@ -25,7 +25,7 @@ import sys
 
 import torch
 
-from .versions import code_behind, code_of, digest
+from .versions import code_behind, code_of, digest, version_of_package
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -178,26 +178,36 @@ def _load(place, name):
         raise SystemExit(f"user_models: {place} of {name} cannot be imported: {error}") from None
 
 
-def _source(module):
-    path = getattr(module, "__file__", None)
-    if not path or not path.endswith(".py"):
-        return getattr(module, "__version__", "")
-    return code_of(pathlib.Path(path).read_text(encoding="utf-8"))
+def _version_of_place(place):
+    """Of a module's name, or of the path of a file, which has been loaded."""
+    if not place.endswith(".py"):
+        return version_of_package(place)
+    return digest(code_of(pathlib.Path(place).read_text(encoding="utf-8")))
+
+
+def _version_of_callable(place, name, function):
+    """Also of the package that defines it, where the place has it from another."""
+    versions = [_version_of_place(place)]
+    home = getattr(function, "__module__", None)
+    if home in sys.modules and not home.startswith("user_models_"):
+        versions.append(version_of_package(home))
+    return digest(*versions, name)
 
 
 def _theta_file(name, package, path, options, lr, rates):
     """The learned optimizer of a theta file, by the one-file optimizer or by lopt.torch."""
-    module = _load(package or str(ROOT / "python/lopt_optimizer.py"), name)
+    place = package or str(ROOT / "python/lopt_optimizer.py")
+    module = _load(place, name)
     if not os.path.isfile(path):
         raise SystemExit(f"user_models: {name} is to be read from {path}, which is no file")
-    opened = path if package else module.ThetaFile(path)
+    opened = sys.modules["lopt"].load(path) if package else module.ThetaFile(path)
 
     def make(params, num_steps, lr):
         return module.LearnedOptimizer(params, opened,
                                        **{"num_steps": num_steps, "lr": lr, **options})
 
-    release = sys.modules["lopt"].__version__ if package else ""
-    version = digest(_source(module), release, pathlib.Path(path).read_bytes(),
+    kernels = pathlib.Path(sys.modules["lopt._core"].__file__).read_bytes() if package else b""
+    version = digest(_version_of_place(place), kernels, pathlib.Path(path).read_bytes(),
                      repr(sorted(options.items())))
     return Choice(name, make, lr or 1.0, rates or _STEP_SIZES, version)
 
@@ -206,10 +216,11 @@ def _callable(name, what, function, source, options, lr, rates):
     """An optimizer that a callable makes."""
     parameters = inspect.signature(function).parameters
     default = parameters["lr"].default if "lr" in parameters else None
-    lr = lr or (default if isinstance(default, float) else None)
+    if isinstance(default, (int, float)) and not isinstance(default, bool) and default > 0:
+        lr = lr or float(default)
     if lr is None:
-        raise SystemExit(f"user_models: {what} of {name} must have a parameter lr with a default, "
-                         f"or be given one ({what}?lr=0.001); it has {', '.join(parameters)}")
+        raise SystemExit(f"user_models: {what} of {name} must have a parameter lr with a default "
+                         f"above 0, or be given one ({what}?lr=0.001); it has {', '.join(parameters)}")
 
     def make(params, num_steps, lr):
         told = {"num_steps": num_steps} if "num_steps" in parameters else {}
@@ -275,4 +286,5 @@ def choose(word):
                 if inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)]
         raise SystemExit(f"user_models: {place} of {name} has no callable {last}; optimizers in it "
                          f"are {', '.join(here) or 'none'}")
-    return _callable(name, what, function, _source(module), options, lr, rates)
+    source = _version_of_callable(place, last, function)
+    return _callable(name, what, function, source, options, lr, rates)

@@ -170,15 +170,17 @@ class Table:
     the order of seeds; adam: {task: lines} of tuned Adam; apart: tasks that no mean counts; edges:
     (optimizer, task) whose tuned rate is the lowest or highest of the trials; rates: {optimizer:
     lr} of the mode fixed; against: the optimizer that all others are compared with, in the first of
-    its modes.
+    its modes; no_curve: tasks whose curve does not count; basis: names of the tasks that the fixed
+    rates were chosen on, where that was not the whole development half.
     """
 
     MODES = ("untuned", "fixed", "tuned")
 
-    def __init__(self, judged, adam, apart, edges=(), rates=None, against=None):
+    def __init__(self, judged, adam, apart, edges=(), rates=None, against=None, no_curve=(),
+                 basis=()):
         self.judged, self.adam = judged, adam
         self.apart, self.edges, self.rates = apart, set(edges), rates or {}
-        self.against = against
+        self.against, self.no_curve, self.basis = against, no_curve, basis
 
     def ratios(self, optimizer, mode, apart=False):
         """{task: ratio} of the tasks that are set apart, or of the others."""
@@ -194,7 +196,11 @@ class Table:
     def _mean(self, optimizer, mode):
         if mode not in self.judged[optimizer]:
             return "-"
-        rate = f", lr {self.rates[optimizer]:g}" if mode == "fixed" else ""
+        rate = ""
+        if mode == "fixed":
+            rate = f", lr {self.rates[optimizer]:g}"
+            if self.basis:
+                rate += f" of {', '.join(self.basis)}"
         return _mean_cell(list(self.ratios(optimizer, mode).values())) + rate
 
     def _worst(self, optimizer, mode):
@@ -204,13 +210,16 @@ class Table:
     def _mean_apart(self, optimizer, mode):
         return _mean_cell(list(self.ratios(optimizer, mode, apart=True).values()))
 
-    def _pairs(self, optimizer, mode):
+    def _pairs(self, optimizer, mode, without=()):
         """Each line with Adam's of the same task and seed."""
         return [pair for task, lines in self.judged[optimizer][mode].items()
-                for pair in zip(lines, self.adam[task])]
+                if task not in without for pair in zip(lines, self.adam[task])]
 
     def _steps(self, optimizer, mode):
-        shares = [share_of_steps(line, adam) for line, adam in self._pairs(optimizer, mode)]
+        shares = [share_of_steps(line, adam)
+                  for line, adam in self._pairs(optimizer, mode, self.no_curve)]
+        if not shares:
+            return "-"
         middle = statistics.median_high(shares)
         reached = sum(map(math.isfinite, shares))
         share = f"{100 * middle:.0f} %" if math.isfinite(middle) else "never"
@@ -220,13 +229,17 @@ class Table:
         return str(sum(line["test_loss"] is None for line, _ in self._pairs(optimizer, mode)))
 
     def _per_step(self, optimizer, what):
-        """The geometric mean of a quantity of each step beside Adam's, over all trainings."""
-        pairs = [pair for mode in self.judged[optimizer] for pair in self._pairs(optimizer, mode)]
-        return geometric_mean(max(line[what], 1e-3) / max(adam[what], 1e-3) for line, adam in pairs)
+        """The geometric mean of a quantity of each step beside Adam's, over all trainings but those
+        that diverged in their first steps, which take longer than others; None if there is none.
+        """
+        pairs = [pair for mode in self.judged[optimizer] for pair in self._pairs(optimizer, mode)
+                 if not any(line["test_loss"] is None and line["made"] < 2 for line in pair)]
+        return geometric_mean(max(line[what], 1e-3) / max(adam[what], 1e-3)
+                              for line, adam in pairs) if pairs else None
 
     def _state(self, optimizer):
         lines = [line for mode in self.judged[optimizer]
-                 for line, _ in self._pairs(optimizer, mode) if line["steps"]]
+                 for line, _ in self._pairs(optimizer, mode) if line["made"]]
         return f"{max((line['state'] for line in lines), default=0):.1f}"
 
     def _summary(self):

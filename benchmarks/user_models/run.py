@@ -41,7 +41,8 @@ def arguments(words):
                         help="Judged with its own learning rate.")
     parser.add_argument("--fixed", nargs="+", default=[], metavar="OPTIMIZER",
                         help="Judged with one rate for all tasks, the best on the development "
-                        "half's tuning seeds.")
+                        "half's tuning seeds; with --tasks, on those of the half among them, "
+                        "which the table then names.")
     parser.add_argument("--tuned", nargs="+", default=[], metavar="OPTIMIZER",
                         help="Judged with the best rate for each task on the tuning seeds.")
     parser.add_argument("--against", metavar="NAME",
@@ -76,11 +77,19 @@ def arguments(words):
     return args
 
 
-def train_one(task, word, lr, seed, steps):
-    """One training, in this process or another."""
-    make = optimizers.choose(word).make
-    return training.train(TASKS[task], lambda params, num_steps: make(params, num_steps, lr), seed,
-                          steps)
+def train_one(cell, word):
+    """The training of a cell, in this process or another. Raises SystemExit if this process has
+    other code or weights than the cell: files may change during a run."""
+    task, choice = TASKS[cell["task"]], optimizers.choose(word)
+    for what, wanted, got in (
+            (cell["task"], cell["task_version"], versions.version_of_task(task)),
+            (choice.name, cell["optimizer_version"], choice.version)):
+        if got != wanted:
+            raise SystemExit(f"user_models: {what} has changed since the run began: version "
+                             f"{wanted} wanted, got {got}. The same command trains it anew")
+    return training.train(
+        task, lambda params, num_steps: choice.make(params, num_steps, cell["lr"]), cell["seed"],
+        cell["steps"])
 
 
 def _end_with_parent():
@@ -106,7 +115,7 @@ class Benchmark:
     def __init__(self, args, store):
         self.args, self.store = args, store
         self.tasks = args.tasks or list(HALVES[args.half])
-        # What a rate for all tasks is chosen on.
+        # What a rate for all tasks is chosen on; the table names it if it is less than the half.
         asked = [task for task in self.tasks if task in HALVES["development"]]
         self.basis = asked or list(HALVES["development"])
         self.seeds = list(range(args.seeds))
@@ -158,12 +167,15 @@ class Benchmark:
         losses = self.tuning_losses(word, task)
         return min(losses, key=losses.get)
 
+    def counted_basis(self):
+        """The tasks that a rate for all is chosen on: those that are set apart do not count."""
+        return [task for task in self.basis if not TASKS[task].apart] or self.basis
+
     def fixed_rate(self, word):
-        """The rate that is best for all the development tasks, beside tuned Adam on the same seeds
-        and tasks; those that are set apart do not count."""
-        tasks = [task for task in self.basis if not TASKS[task].apart] or self.basis
+        """The rate that is best for all the tasks of the basis, beside tuned Adam on the same seeds
+        and tasks."""
         totals = {}
-        for task in tasks:
+        for task in self.counted_basis():
             adam = min(self.tuning_losses("Adam", task).values())
             for lr, loss in self.tuning_losses(word, task).items():
                 totals.setdefault(lr, []).append(loss / adam)
@@ -211,15 +223,14 @@ class Benchmark:
         for cell in cells:
             word = cell.pop("word")
             if self.store.get(cell) is None:
-                missing[tuple(cell.values())] = (
-                    cell, (cell["task"], word, cell["lr"], cell["seed"], cell["steps"]))
+                missing[tuple(cell.values())] = cell, word
         if self.args.jobs == 1:
-            for cell, call in missing.values():
-                self._finished(cell, train_one(*call))
+            for cell, word in missing.values():
+                self._finished(cell, train_one(cell, word))
             return
         with concurrent.futures.ProcessPoolExecutor(
                 self.args.jobs, multiprocessing.get_context("spawn"), _end_with_parent) as pool:
-            running = {pool.submit(train_one, *call): cell for cell, call in missing.values()}
+            running = {pool.submit(train_one, cell, word): cell for cell, word in missing.values()}
             try:
                 for future in concurrent.futures.as_completed(running):
                     self._finished(running[future], future.result())
@@ -244,10 +255,12 @@ class Benchmark:
                           and self.tuned_rate(word, task) in (rates[0], rates[-1])]
         fixed = {self.choices[word].name: self.fixed_rate(word)
                  for word, modes in self.modes.items() if "fixed" in modes}
+        basis = self.counted_basis() if set(self.basis) != set(HALVES["development"]) else []
         return results.Table(judged, {task: lines(self.judged("Adam", "tuned", task))
                                       for task in self.tasks},
                              [task for task in self.tasks if TASKS[task].apart], edges, fixed,
-                             self.args.against)
+                             self.args.against,
+                             [task for task in self.tasks if not TASKS[task].curve_counts], basis)
 
 
 def main(words=None):

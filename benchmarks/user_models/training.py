@@ -22,12 +22,16 @@ class Task:
 
     apart: whether the losses of good trainings differ by factors of a hundred, so that the table's
     geometric means leave the task out and give it a column of its own.
+
+    curve_counts: whether a lower training loss is a better training, so that the table may ask when
+    one reaches Adam's.
     """
 
     steps = 0
     kind = ""
     files = ()
     apart = False
+    curve_counts = True
 
     def __init__(self, seed):
         self.draws = data.generator(seed, "batches")
@@ -146,7 +150,8 @@ def train(task_type, make_optimizer, seed, steps=None):
     seeded here.
 
     Of the result, `test_loss` and `curve` (mean training losses of up to CURVE parts) are None
-    where the training diverged: the loss, a gradient or the test loss was not finite.
+    where the training diverged: the loss, a gradient or the test loss was not finite. `made` is the
+    number of steps before that.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -169,7 +174,7 @@ def train(task_type, make_optimizer, seed, steps=None):
         seconds = time.perf_counter() - begin
     made = max(1, len(loop.losses))
     size = sum(p.numel() for p in params)
-    return {"test_loss": test_loss, "curve": curve, "steps": len(loop.losses), "params": size,
+    return {"test_loss": test_loss, "curve": curve, "made": len(loop.losses), "params": size,
             "step_us": round(1e6 * seconds / made, 1),
             "optimizer_us": round(1e6 * loop.step_seconds / made, 1),
             "state": round(_state_numbers(loop.optimizer) / size, 2)}

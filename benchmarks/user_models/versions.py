@@ -3,6 +3,7 @@
 import ast
 import functools
 import hashlib
+import importlib.metadata
 import pathlib
 import sys
 
@@ -52,6 +53,27 @@ def code_behind(name, path):
         used.add(name)
         todo += [node.id for node in ast.walk(definitions[name]) if isinstance(node, ast.Name)]
     return "\n".join(ast.unparse(definitions[name]) for name in sorted(used))
+
+
+@functools.lru_cache(None)
+def version_of_package(name):
+    """Of a module that Python finds, by all the Python files of the package that it is part of, and
+    by the release, which stands for what is compiled. It must have been imported."""
+    top = name.partition(".")[0]
+    try:
+        release = importlib.metadata.version(top)
+    except importlib.metadata.PackageNotFoundError:
+        release = str(getattr(sys.modules[top], "__version__", ""))
+    if top == "torch":  # whose release is beside this version in each line
+        return digest(release)
+    package = sys.modules[top]
+    if hasattr(package, "__path__"):
+        files = [(path.relative_to(folder).as_posix(), path) for folder in package.__path__
+                 for path in sorted(pathlib.Path(folder).rglob("*.py"))]
+    else:  # one file, or a part of the interpreter
+        path = getattr(package, "__file__", None) or ""
+        files = [(top, pathlib.Path(path))] if path.endswith(".py") else []
+    return digest(release, *[part for place, path in files for part in (place, path.read_bytes())])
 
 
 @functools.lru_cache(None)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import fcntl
 import os
 import pickle
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +21,7 @@ from .theta import Theta
 
 
 _STATE = "search.pickle"
+_LOCK = "search.lock"
 
 
 class _Normal:
@@ -145,6 +150,25 @@ def _write(path: str, data: bytes) -> None:
         raise _core.Error(f"lopt.cma_es: cannot write {path}: {error.strerror}") from None
 
 
+@contextlib.contextmanager
+def _only_one(directory: str) -> Iterator[None]:
+    """Keeps other searches out of the directory, which it makes. The lock is the system's, of a file
+    that stays: it ends with the process, however that ends. Raises Error if another search runs."""
+    path = os.path.join(directory, _LOCK)
+    with contextlib.ExitStack() as opened:
+        try:
+            os.makedirs(directory, exist_ok=True)
+            fcntl.flock(opened.enter_context(open(path, "ab")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _core.Error(f"lopt.cma_es: {directory} is in use: another search runs in it; wait "
+                              "for its end or give another directory") from None
+        except OSError as error:
+            # Some network file systems have no such locks.
+            if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+                raise _core.Error(f"lopt.cma_es: cannot lock {path}: {error.strerror}") from None
+        yield
+
+
 def _read_search(directory: str) -> _Search:
     path = os.path.join(directory, _STATE)
     _cma()
@@ -221,11 +245,21 @@ def meta_train(
             two weights; an estimator is not a FullES; `out` holds a search or a run and resume is
             not set; the search to be resumed is damaged, longer, or of another config, population,
             std, instruction set or versions; more than half of a generation's losses are not finite;
-            or `out` cannot be written.
+            `out` cannot be written; or another search runs in it.
     """
+    with contextlib.ExitStack() as held:
+        return _meta_train(held, config, out, generations, seed, population, std, threads, resume,
+                           callback)
+
+
+def _meta_train(held: contextlib.ExitStack, config, out, generations, seed, population, std, threads,
+                resume, callback) -> Theta:
+    """meta_train; `held` gets the directory's lock."""
     directory = _core.path_of(out, "out") if out is not None else ""
     if resume and not directory:
         raise _core.Error("lopt.cma_es: resume wants `out`, the directory of the search")
+    if resume and os.path.exists(os.path.join(directory, _STATE)):
+        held.enter_context(_only_one(directory))
     search = _read_search(directory) if resume else None
     if config is None:
         if search is None:
@@ -245,6 +279,8 @@ def meta_train(
                 f"lopt.cma_es: population must be an integer of at least 4, got {population}")
         if not (0 < std < numpy.inf):
             raise _core.Error(f"lopt.cma_es: std must be a positive number, got {std}")
+        if directory:
+            held.enter_context(_only_one(directory))
         for name in (_STATE, "config.json", "theta.safetensors"):
             if directory and os.path.exists(os.path.join(directory, name)):
                 raise _core.Error(f"lopt.cma_es: {directory} holds {name}; resume the search that is "
@@ -311,8 +347,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         if os.path.exists(os.path.join(options.out, _STATE)):
-            print(f"Stopped. To go on: python -m lopt.cma_es --out {options.out} --resume",
-                  file=sys.stderr)
+            threads = "" if options.threads is None else f" --threads {options.threads}"
+            print(f"Stopped. To go on: python -m lopt.cma_es --out {shlex.quote(options.out)} "
+                  f"--resume{threads}", file=sys.stderr)
         return 130
     print(f"The weights are in {os.path.join(options.out, 'theta.safetensors')}")
     return 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _core
 from .theta import Theta, trained_path
-from .training import MetaTraining
+from .training import MetaTraining, require_config_elsewhere
 
 Trained = Theta | MetaTraining | str | os.PathLike
 
@@ -149,6 +149,7 @@ def evaluate(
             f"dict of names and such, got {type(trained).__name__}"
         )
     directory = _core.path_of(out, "out") if out is not None else ""
+    require_config_elsewhere(config, directory)
 
     def tell(task: str, stage: str, number: int, tasks: int, done: float) -> None:
         if progress:

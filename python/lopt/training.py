@@ -62,6 +62,18 @@ def _check_given_once(config: object, key: str, name: str, value: int | None) ->
         )
 
 
+def require_config_elsewhere(config: object, directory: str) -> None:
+    """Raises Error if a config is the file of its own directory that a run there would replace."""
+    if not directory or not isinstance(config, (str, os.PathLike)):
+        return
+    own = os.path.join(directory, "config.json")
+    if not (os.path.exists(own) and os.path.exists(config) and os.path.samefile(config, own)):
+        return
+    if not any(os.path.exists(os.path.join(directory, n)) for n in ("manifest.json", "checkpoints")):
+        raise _core.Error(f"out: {directory} holds the config file itself, which would be replaced; "
+                          "choose another directory")
+
+
 def meta_train(
     config: dict[str, Any] | str | os.PathLike | None = None,
     *,
@@ -116,6 +128,7 @@ def meta_train(
     _check_given_once(config, "meta_steps", "steps", steps)
     _check_given_once(config, "seed", "seed", seed)
     directory = _core.path_of(out, "out") if out is not None else ""
+    require_config_elsewhere(config, directory)
     if config is None:
         if not (resume and directory):
             raise _core.Error(

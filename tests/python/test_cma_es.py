@@ -163,7 +163,7 @@ class CmaEs(unittest.TestCase):
             self.assert_error("std must be a positive number", config(), std=std)
         self.assert_error("resume wants `out`", config(), resume=True)
         (self.scratch / "file").write_text("no directory")
-        self.assert_error("search.pickle: Not a directory", config(), out=self.scratch / "file/run")
+        self.assert_error("file/run/search.lock: Not a directory", config(), out=self.scratch / "file/run")
         self.assert_error("holds no search", out=self.scratch, resume=True)
         with mock.patch.dict(sys.modules, cma=None):
             self.assert_error("pip install 'lopt[cma]'", config())
@@ -188,6 +188,30 @@ class CmaEs(unittest.TestCase):
         self.assertEqual(cma_es.meta_train(longer, **again).meta_steps, 2)
         (self.scratch / "search.pickle").write_bytes(b"damaged")
         self.assert_error("search.pickle is damaged", **again)
+
+    def test_two_searches_do_not_share_a_directory(self):
+        def begin_others(generation):
+            if generation.number == 0:
+                for resume in False, True:
+                    self.assert_error(f"{self.scratch} is in use: another search runs in it",
+                                      config(), out=self.scratch, resume=resume)
+
+        self.meta_train(generations=2, out=self.scratch, callback=begin_others)
+        cma_es.meta_train(out=self.scratch, resume=True, generations=3)
+
+        (self.scratch / "run").mkdir()
+        (self.scratch / "run/theta.safetensors").touch()
+        self.assert_error("holds theta.safetensors; resume", config(), out=self.scratch / "run")
+
+    def test_the_command_to_go_on_can_be_pasted(self):
+        path = self.scratch / "config.json"
+        path.write_text(str(config()).replace("'", '"'))
+        out = str(self.scratch / "my run")
+        output = io.StringIO()
+        with mock.patch.object(cma_es._Search, "step", side_effect=KeyboardInterrupt):
+            with contextlib.redirect_stderr(output):
+                self.assertEqual(cma_es.main([str(path), "--out", out]), 130)
+        self.assertIn(f"python -m lopt.cma_es --out '{out}' --resume\n", output.getvalue())
 
     def test_a_search_of_a_version_without_a_key_is_resumed(self):
         self.meta_train(generations=1, out=self.scratch)

@@ -133,6 +133,7 @@ SERVES = {
     "_normalized": ["Celo2Base", "Celo2"],
     "_Celo2Base": ["Celo2Base", "Celo2"],
     "_Celo2": ["Celo2"],
+    "_decay_of": ["LearnableAdam"],
     "_Learnable": ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
     "_LearnableSGD": ["LearnableSGD"],
     "_LearnableSGDM": ["LearnableSGDM"],
@@ -326,6 +327,11 @@ NOT_FOUND = {
     "A cap that no numbers reach: decays are at most 1, a warm-up's factor is below 1 until it "
     "ends, the ratio of the two means is at most 100 and falls to e^-40 in 380 updates alone, no "
     "golden gradient is 1e15, quotients of the losses' means are not negative.": {
+        "_decay_of: (1 - torch.exp(log_of_rest)).clamp(0, 0.9999999403953552) -> 1 - "
+        "torch.exp(log_of_rest)":
+            ["LearnableAdam"],
+        "_decay_of: 0.9999999403953552 -> 1.0099999397993087":
+            ["LearnableAdam"],
         "_schedule_factor: min(1.0, (t + 1) / (_WARMUP * num_steps)) -> min(1.01, (t + 1) / "
         "(_WARMUP * num_steps))":
             ["LearnableSGD"],

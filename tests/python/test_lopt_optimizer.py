@@ -807,6 +807,19 @@ class NumSteps(TestCase):
         other.load_state_dict(saved)
         self.assertEqual(other.param_groups[0]["num_steps"], 7)
 
+    def test_decays_of_adam_stay_from_0_to_below_1_whatever_theta_is(self):
+        path = self.directory / "theta.safetensors"
+        for log in (-100, -20, 1e-3, 5, 100):
+            logs = {"log_lr": -3, "one_minus_beta1": log, "one_minus_beta2": log,
+                    "log_epsilon": -18}
+            write_safetensors(
+                path, {"theta/" + name: numpy.float32([x]) for name, x in logs.items()},
+                {"learned_optimizer": json.dumps({"type": "LearnableAdam"})})
+            p = torch.zeros(1, requires_grad=True)
+            optimizer = LearnedOptimizer([p], ThetaFile(path))
+            q, = trained(optimizer, [p], [[torch.ones(1)]])
+            self.assertClose(q, numpy.float32([-numpy.exp(-3)]), 1e-5)
+
     def test_num_steps_is_any_integer(self):
         theta = self.theta(type="LearnableAdam", schedule="cosine")
         p = torch.ones(2, requires_grad=True)
@@ -1449,6 +1462,17 @@ class Optimizer(TestCase):
             (step,) = rule.steps([start], [gradient], [state], 0, None, None)
         self.assertClose(start - step, wanted, 3e-6)
 
+    def test_autocast_around_steps_does_not_change_them(self):
+        for options in ({}, {"type": "AdafacMLPLOpt"}, orthogonal(SGDM)):
+            with self.subTest(options=options):
+                theta, params = self.theta(**options), self.model()
+                copies = [p.detach().clone().requires_grad_() for p in params]
+                gradients = random_gradients(params, 3)
+                wanted = trained(LearnedOptimizer(params, theta, num_steps=3), params, gradients)
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    got = trained(LearnedOptimizer(copies, theta, num_steps=3), copies, gradients)
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
+
     def test_float64_steps_are_those_of_float32_added_in_float64(self):
         theta = self.theta()
         start = torch.tensor([1.0, 1e-3, -2.0])
@@ -1700,6 +1724,19 @@ class Files(TestCase):
                           "relative_to_parameter": False, "normalizer_epsilon": 1e-5,
                           "precision": "fp32"})
         self.assertEqual(file.golden_steps, 0)
+
+    def test_a_file_opens_where_autocast_is_on(self):
+        path = ROOT / "trained/recommended.safetensors"
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.assertGreater(ThetaFile(path).golden_steps, 0)
+
+    @unittest.skipUnless(hasattr(torch, "set_default_device"), "PyTorch 1 has no default device")
+    def test_a_file_opens_on_the_cpu_whatever_the_default_device(self):
+        for path in (ROOT / "trained/recommended.safetensors", STEPS):
+            with torch.device("meta"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the second names no optimizer
+                file = ThetaFile(path)
+            self.assertEqual({t.device.type for t in file.theta.values()}, {"cpu"})
 
     def test_a_format_of_another_program_is_none(self):
         arrays, _ = read_safetensors(STEPS)

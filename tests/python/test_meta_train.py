@@ -216,6 +216,16 @@ class SecondRun(InScratch):
         self.assertEqual(again.updates, 5)
         self.assert_same(again.theta.values, first.theta.values)
 
+    def test_a_config_in_the_output_directory_is_not_replaced(self):
+        own = self.scratch / "config.json"
+        own.write_text(json.dumps(CONFIG))
+        text = (f"out: {self.scratch} holds the config file itself, which would be replaced; choose "
+                "another directory")
+        for options in {}, {"overwrite": True}:
+            self.assert_refused(text, own, out=self.scratch, **options)
+            self.assert_error(text, lopt.evaluate, config=own, out=self.scratch, **options)
+        self.assertEqual(json.loads(own.read_text()), CONFIG)
+
     def test_steps_and_seed_are_the_keys_of_the_config(self):
         wanted = lopt.meta_train(CONFIG | {"meta_steps": 3, "seed": 11}).theta
         rest = {key: value for key, value in CONFIG.items() if key not in ("meta_steps", "seed")}

@@ -162,6 +162,15 @@ class Root(training.Task):
 class Training(unittest.TestCase):
     task = run.TASKS["logistic-regression"]
 
+    def test_who_stands_still_does_not_reach_the_training_loss_of_adam(self):
+        for name in ("logistic-regression", "table-classification", "batch-4"):
+            with self.subTest(task=name):
+                trained, still = (training.train(run.TASKS[name], adam(lr), 0, 40)
+                                  for lr in (0.01, 0.0))
+                self.assertEqual(results.share_of_steps(still, trained), math.inf)
+        self.assertEqual([name for name, task in run.TASKS.items() if not task.curve_counts],
+                         ["policy-gradient"])
+
     def test_closures_and_plain_steps_are_the_same(self):
         plain = training.train(self.task, lambda p, n: torch.optim.SGD(p, lr=0.1), 0, 5)
         made = []
@@ -181,7 +190,7 @@ class Training(unittest.TestCase):
             got = training.train(self.task, make, 0, 5)
             self.assertIsNone(got["test_loss"])
             self.assertIsNone(got["curve"])
-            self.assertLess(got["steps"], 5)
+            self.assertLess(got["made"], 5)
         got = training.train(Root, lambda p, n: Strict(p, lr=0.1), 0)
         self.assertIsNone(got["test_loss"])
 
@@ -205,7 +214,7 @@ class Training(unittest.TestCase):
         self.assertEqual(training._curve([4.0, 2.0, 1.0]), [4.0, 2.0, 1.0])
         self.assertEqual(training._curve(list(range(200)))[:2], [0.5, 2.5])
         got = training.train(self.task, adam(0.01), 0, 2)
-        self.assertEqual((got["state"], got["params"], got["steps"]), (2.0, 246, 2))
+        self.assertEqual((got["state"], got["params"], got["made"]), (2.0, 246, 2))
 
 
 class Optimizers(unittest.TestCase):
@@ -303,6 +312,37 @@ class Optimizers(unittest.TestCase):
                 with self.assertRaisesRegex(SystemExit, wanted):
                     optimizers.choose(f"Mine={path}:{end}")
 
+    def test_versions_are_of_the_whole_package(self):
+        def version(files, callable="Mine", lr=1, module="inner.steps"):
+            """Of an optimizer of a package with these files beside what makes it."""
+            with tempfile.TemporaryDirectory() as folder, mock.patch.object(
+                    sys, "path", [folder, *sys.path]), mock.patch.dict(sys.modules):
+                package = pathlib.Path(folder, "user_models_package", "inner")
+                package.mkdir(parents=True)
+                classes = "".join(f"class {name}(torch.optim.SGD):\n"
+                                  f"    def __init__(self, params, lr={lr}):\n"
+                                  "        super().__init__(params, lr)\n"
+                                  for name in ("Mine", "Yours"))
+                for path, text in {
+                        "../__init__.py": "from .inner.steps import Mine, Yours",
+                        "__init__.py": "", "steps.py": "import torch\n" + classes,
+                        **files}.items():
+                    (package / path).write_text(text)
+                optimizers.choose.cache_clear()
+                versions.version_of_package.cache_clear()
+                sys.path_importer_cache.clear()
+                choice = optimizers.choose(f"X=user_models_package:{callable}")
+                self.assertEqual(choice.lr, lr)
+                return choice.version
+
+        plain = version({"more.py": "A = 1"})
+        self.assertEqual(version({"more.py": "A = 1"}), plain)
+        for other in (version({"more.py": "A = 2"}), version({"others.py": "A = 1"}),
+                      version({"more.py": "A = 1"}, "Yours"), version({"more.py": "A = 1"}, lr=2)):
+            self.assertNotEqual(other, plain)
+        with self.assertRaisesRegex(SystemExit, "a parameter lr with a default above 0"):
+            version({}, lr=0)
+
     def test_unknown_names_are_errors_with_the_valid_ones(self):
         for word, wanted in (
                 ("Adamm", "no optimizer Adamm; valid are Adam, AdamW, AdamW-cosine, SGDM, Muon, "
@@ -317,7 +357,7 @@ class Optimizers(unittest.TestCase):
 
 
 def line(loss, curve=(1.0,), **others):
-    return {"test_loss": loss, "curve": None if loss is None else list(curve), "steps": 10,
+    return {"test_loss": loss, "curve": None if loss is None else list(curve), "made": 10,
             "optimizer_us": 2.0, "step_us": 10.0, "state": 2.0, **others}
 
 
@@ -345,6 +385,22 @@ class Tables(unittest.TestCase):
         self.assertEqual(by_task, [
             ["task", "Adam's test loss", "Mine"], ["a", "1.5", "2.00 / - / 0.71*"],
             ["b", "2.5*", "0.50 / - / diverged"], ["far", "1", "1e-05 / - / 3.00"]])
+
+    def test_what_says_nothing_is_left_out(self):
+        adam_lines = {"a": [line(1.0)], "cost": [line(1.0, [-1.0])]}
+        judged = {"Mine": {"fixed": {"a": [line(None, made=1, optimizer_us=900.0)],
+                                     "cost": [line(1.0, [5.0], optimizer_us=6.0)]}}}
+        table = results.Table(judged, adam_lines, [], rates={"Mine": 0.1}, no_curve=["cost"],
+                              basis=["a"])
+        summary = dict(zip(*self.rows(table)[:2]))
+        self.assertEqual(
+            [summary[name] for name in ("fixed", "steps to Adam's loss", "optimizer's time")],
+            ["1.00 (1), lr 0.1 of a", "- / never (0) / -", "3.00"])
+        del judged["Mine"]["fixed"]["a"], adam_lines["a"]
+        summary = dict(zip(*self.rows(table)[:2]))
+        self.assertEqual(summary["steps to Adam's loss"], "- / - / -")
+        judged["Mine"]["fixed"]["cost"] = [line(None, made=0)]
+        self.assertEqual(dict(zip(*self.rows(table)[:2]))["optimizer's time"], "-")
 
     def test_signed_ranks(self):
         # Darwin's cross- and self-fertilized maize, the example of SciPy's wilcoxon.
@@ -470,6 +526,30 @@ class Runs(unittest.TestCase):
                          r"\| 1 / - / - \|")
         self.assertRegex(table, r"\n\| SGDM \| \d\.\d\d \| - \| - \|.*\| 0 / - / - \|")
         self.assertTrue(any(re.search("Wild.*: diverged", line) for line in trained))
+
+    def test_a_diverged_training_is_not_made_again(self):
+        words = ["--tasks", "logistic-regression", "--steps", "6", "--seeds", "1", "--trials", "1",
+                 "--untuned", "Wild=torch.optim:SGD?lr=1e38"]
+        _, table, trained = self.run_it(words)
+        self.assertTrue(any("Wild" in text for text in trained))
+        lines = list(map(json.loads, self.path.read_text().splitlines()))
+        self.assertEqual({line["steps"] for line in lines}, {6})
+        self.assertEqual([line["made"] < 6 for line in lines],
+                         [line["test_loss"] is None for line in lines])
+        self.assertEqual(self.run_it(words), (0, table, []))
+
+    def test_what_changes_during_a_run_ends_it(self):
+        words = ["--tasks", "logistic-regression", "--steps", "3", "--seeds", "1", "--trials", "1",
+                 "--untuned", "SGDM"]
+        with mock.patch.object(versions, "version_of_task", lambda task: "another"):
+            with self.assertRaisesRegex(SystemExit, "logistic-regression has changed since the run "
+                                        "began: version another wanted, got "):
+                self.run_it([*words, "--jobs", "2"])
+        benchmark = run.Benchmark(run.arguments(words), mock.Mock())
+        cell = benchmark.cell("SGDM", "logistic-regression", 0.1, 0)
+        cell["optimizer_version"] = "another"
+        with self.assertRaisesRegex(SystemExit, "SGDM has changed since the run began"):
+            run.train_one(cell, "SGDM")
 
     def test_changed_code_and_settings_are_trained_anew(self):
         words = ["--tasks", "logistic-regression", "--steps", "3", "--seeds", "1", "--trials", "1",

@@ -169,6 +169,11 @@ class Table(unittest.TestCase):
                 with contextlib.redirect_stdout(output):
                     fit.main(words)
                 texts.append(output.getvalue())
+            with mock.patch.object(fit.versions, "version_of_task", lambda task: "another"):
+                with self.assertRaisesRegex(SystemExit, "a fit of another version of fine-tuning: "
+                                            "[^ ]*version.txt must have [0-9a-f]{12}, got "):
+                    with contextlib.redirect_stdout(io.StringIO()):
+                        fit.main(words)
         self.assertEqual(texts[0], texts[1])
         lines = texts[0].splitlines()
         self.assertRegex(lines[1], r"^fine-tuning +\d\S* +\d\S* \S+ +\d\.\d\d (take it|do not) +\d+$")
