@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lopt/base/error.h"
 #include "lopt/base/nearest_name.h"
@@ -31,6 +32,17 @@ void CheckCombinations(const EvaluationConfig& config, Problems* problems) {
   }
   for (const EvaluationTask& task : config.tasks) {
     CheckSteps(task.steps, JoinKey(TaskPath(task.name), "steps"), problems);
+  }
+}
+
+// What a file, an object of tasks by their names, cannot get wrong.
+void CheckTaskNames(const EvaluationConfig& config, Problems* problems) {
+  if (config.tasks.empty()) problems->Add("there are no tasks, wanted at least one");
+  std::set<std::string> names;
+  for (const EvaluationTask& task : config.tasks) {
+    if (!names.insert(task.name).second) {
+      problems->Add(fmt::format("two tasks are called '{}'; give one another name", task.name));
+    }
   }
 }
 
@@ -107,6 +119,7 @@ void CheckEvaluationConfig(const EvaluationConfig& config) {
                 [&](FieldVisitor& v) { VisitEvaluationTask(v, &copy); });
   }
   Problems problems("evaluation");
+  CheckTaskNames(config, &problems);
   CheckCombinations(config, &problems);
   problems.ThrowIfAny();
 }

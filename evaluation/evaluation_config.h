@@ -36,7 +36,7 @@ void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task);
 
 // Throws Error as ReadFields does; also if there is no task or `steps` does not ascend.
 EvaluationConfig ReadEvaluationConfig(const Config& config);
-// The same checks of a config that was set in C++.
+// The same checks of a config that was set in C++; also that no two tasks have one name.
 void CheckEvaluationConfig(const EvaluationConfig& config);
 // Leaves a task out. Throws Error if there is none of this name, or no other.
 void SkipTask(const std::string& name, EvaluationConfig* config);

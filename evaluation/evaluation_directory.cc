@@ -36,6 +36,18 @@ bool IsUnfinishedOfOurs(std::string_view name) {
                              [&](std::string_view file) { return IsUnfinished(name, file); });
 }
 
+// The directory's files may be those of a run of another command (learner/run/run_directory.h).
+void RequireNoRun(const std::string& path) {
+  const bool meta_training = Exists(path + "/windows.bin");
+  Require(!meta_training && !Exists(path + "/checkpoints"),
+          "{} holds a {} run; choose another directory for the evaluation", path,
+          meta_training ? "meta-training" : "training");
+  for (const char* file : {"/model.safetensors", "/search.pickle"}) {
+    Require(!Exists(path + file) || Exists(path + "/results.jsonl"),
+            "{} holds a run of another command; choose another directory for the evaluation", path);
+  }
+}
+
 std::string ThetaFileName(size_t i) { return fmt::format("thetas/{}.safetensors", i); }
 
 }  // namespace
@@ -61,6 +73,7 @@ std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
 }
 
 StoredEvaluation ReadStoredEvaluation(const std::string& path) {
+  RequireNoRun(path);
   const std::string manifest = path + "/manifest.json";
   Require(Exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
           manifest);
@@ -83,10 +96,10 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
   return stored;
 }
 
-EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation existing)
+EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation existing,
+                                         EvaluationUse use)
     : path_(std::move(path)) {
-  Require(!Exists(path_ + "/checkpoints"),
-          "{} holds a meta-training run; choose another directory for the evaluation", path_);
+  RequireNoRun(path_);
   const auto holds_evaluation = [&] {
     return std::ranges::any_of(
         kOwnFiles, [&](std::string_view file) { return Exists(fs::path(path_) / file); });
@@ -96,9 +109,9 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
   MakeOutputDirectory(path_);
   lock_ = std::make_unique<RunLock>(path_);
   Require(existing != ExistingEvaluation::kRefuse || !holds_evaluation(),
-          "{} holds an evaluation already: resume it ({}), replace it ({}), or choose another "
-          "directory",
-          path_, FlagWords("resume"), FlagWords("overwrite"));
+          "{} holds an evaluation already: {}replace it ({}), or choose another directory", path_,
+          use == EvaluationUse::kReplay ? "" : fmt::format("resume it ({}), ", FlagWords("resume")),
+          FlagWords("overwrite"));
   if (existing == ExistingEvaluation::kReplace) RemoveMatching(path_, IsOurs);
   RemoveMatching(path_, IsUnfinishedOfOurs);
 }

@@ -57,11 +57,15 @@ struct StoredEvaluation {
   EvaluationManifest manifest;     // as it was written last
 };
 
-// Throws Error if the directory holds no evaluation, or a file is missing or damaged.
+// Throws Error if the directory holds no evaluation or a run of another command, or a file is
+// missing or damaged.
 StoredEvaluation ReadStoredEvaluation(const std::string& path);
 
 // What becomes of an evaluation that is in the output directory.
 enum class ExistingEvaluation { kRefuse, kReplace, kKeep };
+
+// What is done in the output directory; a replay cannot be gone on with.
+enum class EvaluationUse { kEvaluation, kReplay };
 
 // The files of one evaluation in its output directory: config.json (every key with its value),
 // thetas/<i>.safetensors (the weights of the i-th learned optimizer), results.jsonl
@@ -69,10 +73,11 @@ enum class ExistingEvaluation { kRefuse, kReplace, kKeep };
 // (evaluation/tables.h). Keeps other processes out of the directory while it lives.
 class EvaluationDirectory {
  public:
-  // Makes the directory where there is none. Throws Error if it holds a meta-training run; if it
-  // holds an evaluation that is to be refused, or none that could be kept; if another process is in
-  // it; if it cannot be made or written.
-  EvaluationDirectory(std::string path, ExistingEvaluation existing);
+  // Makes the directory where there is none. Throws Error if it holds a run of meta-training or of
+  // training a model; if it holds an evaluation that is to be refused, or none that could be kept;
+  // if another process is in it; if it cannot be made or written.
+  EvaluationDirectory(std::string path, ExistingEvaluation existing,
+                      EvaluationUse use = EvaluationUse::kEvaluation);
   ~EvaluationDirectory();
 
   // Writes all but the manifest, which is to be written next, the results empty.

@@ -136,6 +136,7 @@ std::vector<RunResult> FinishedResults(const EvaluationDirectory& directory,
 EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
                                   const EvaluatedOptimizers& optimizers,
                                   const EvaluationRunOptions& options) {
+  ThreadPool pool(options.threads);  // its errors come before anything is removed
   Evaluation evaluation(config, optimizers);
   EvaluatedOptimizers with_training = optimizers;
   SetTrainedOn(config, &with_training);
@@ -182,7 +183,11 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
   };
   EvaluationOutcome outcome;
   try {
-    ThreadPool(options.threads).Run([&] { outcome = evaluation.Run(evaluate); });
+    pool.Run([&] { outcome = evaluation.Run(evaluate); });
+    if (!outcome.results.empty()) {
+      result.summary = Summarize(outcome.results, manifest.optimizers);
+      directory.WriteTables(result.summary);
+    }
   } catch (const std::exception& error) {
     manifest.status = "failed";
     manifest.error = error.what();
@@ -192,10 +197,6 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
       spdlog::error("{}", second.what());
     }
     throw;
-  }
-  if (!outcome.results.empty()) {
-    result.summary = Summarize(outcome.results, manifest.optimizers);
-    directory.WriteTables(result.summary);
   }
   manifest.status = outcome.interrupted ? "interrupted" : "finished";
   directory.WriteManifest(manifest);

@@ -55,6 +55,8 @@ TEST_CASE("The bench of transports refuses what does not go together") {
   CHECK(error({"--frame", "10", "--workers", "2"}).find("--workers does not go with --frame") !=
         std::string::npos);
   CHECK(error({"--filter", "x"}).find("--filter") != std::string::npos);
+  CHECK(error({"--frame", "99999999999"}) ==
+        "lopt: bench transport: --frame must be at most 1073741824, got 99999999999\n");
   CHECK(Bench({"transport", "--gradient-sum", "heap", "--updates", "1"}).errors.find("in_order") !=
         std::string::npos);
 }
@@ -213,6 +215,14 @@ TEST_CASE("The bench names its workloads when the filter matches none") {
         std::string::npos);
   CHECK(Bench({"--filter", "("}).exit_code == 2);
   CHECK(Bench({"--repeats", "0"}).exit_code == 2);
+  CHECK(Bench({"--device", "emulated", "--filter", "x"}).errors ==
+        "lopt: bench: --filter does not go with --device\n");
+  for (const Words& more : {Words{"--device", "emulated"}, Words{"--filter", "x"},
+                            Words{"--repeats", "3"}, Words{"--short"}}) {
+    Words words = {"--estimators", "config.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    CHECK(Bench(words).errors == "lopt: bench: " + more[0] + " does not go with --estimators\n");
+  }
 }
 
 }  // namespace

@@ -66,6 +66,14 @@ std::string WriteConfig(const TempDirectory& scratch, const std::string& text) {
   return path;
 }
 
+// A small valid training of a model: its file.
+std::string WriteTraining(const TempDirectory& scratch) {
+  std::string path = scratch / "training.json";
+  WriteTextFile(path, R"({"task": {"type": "QuadraticTask", "dim": 2},
+    "optimizer": {"type": "SGD", "learning_rate": 0.1}, "steps": 3})");
+  return path;
+}
+
 // Runs the config in a fresh directory and returns what it says on standard error; it must end with
 // exit code 1 and leave no run behind.
 std::string ErrorOf(const std::string& config, const Words& more = {}) {
@@ -191,6 +199,10 @@ TEST_CASE("An unknown option is an error that lists the options and says the nea
                   wrong.errors);
   }
   CHECK(Lopt({"version", "--nothing-like-it"}).errors.ends_with(" --plugin, --help\n"));
+  // What stands between commands and the manual is no option.
+  const FinishedProcess as_data = Lopt({"eval", "--help-as-data"});
+  CHECK_EQ(as_data.exit_code, 2);
+  CHECK(as_data.errors.starts_with("lopt: --help-as-data is not an option here"));
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {
@@ -228,6 +240,17 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
        "lopt: --devices wants numbers of GPUs, such as 0,2, not '0,'\n"},
       {{"describe", "TruncatedPES", "FullES"},
        "lopt: 'FullES' is a word too many; usage: lopt describe [TYPE] [OPTIONS]\n"},
+      {{"meta-train", "--preset", "smoke", "--threads", "0"},
+       "lopt: --threads must be in [1, 1024], got 0\n"},
+      {{"bench", "--threads", "0"}, "lopt: --threads must be in [1, 1024], got 0\n"},
+      {{"worker", "--join", "127.0.0.1:1", "--threads", "-1"},
+       "lopt: --threads must be in [1, 1024], got -1\n"},
+      {{"worker", "--join", "127.0.0.1:1", "--patience", "nan"},
+       "lopt: --patience must be at least 0 seconds, got nan\n"},
+      {{"meta-train", "--preset", "smoke", "--listen", "127.0.0.1:0", "--wait-for", "-3"},
+       "lopt: --wait-for must be at least 0 workers, got -3\n"},
+      {{"describe", "--task", "QuadraticTask", "--seed", "-1"},
+       "lopt: --seed must be at least 0, got -1\n"},
       {{"inspect"},
        "lopt: The file to inspect is missing; usage: lopt inspect PATH... [--json | --config]\n"},
   };
@@ -405,8 +428,6 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
                        "unexpected '}'; expected string literal\n"));
   CHECK_EQ(ErrorOf(ConfigText(), {"--set", "estimators.1.std=1"}),
            "lopt: config: 'estimators' has 1 elements, so there is no element '1'\n");
-  CHECK_EQ(ErrorOf(ConfigText(), {"--threads", "0"}),
-           "lopt: ThreadPool: the number of threads must be at least 1 and at most 1024, got 0\n");
 }
 
 TEST_CASE("A config that names an instruction set the machine lacks is an error") {
@@ -418,6 +439,14 @@ TEST_CASE("A config that names an instruction set the machine lacks is an error"
       isas + "\n";
   CHECK_EQ(ErrorOf(ConfigText("\"meta_steps\"", "\"isa\": \"avx9\", \"meta_steps\"")), message);
   CHECK_EQ(ErrorOf(ConfigText(), {"--isa", "avx9"}), message);
+  // Before anything is said of what runs.
+  const TempDirectory scratch;
+  const Words run = {"--isa", "avx9", "--out", scratch / "run"};
+  for (Words words : {Words{"meta-train", WriteConfig(scratch, ConfigText())},
+                      Words{"train", WriteTraining(scratch)}}) {
+    words.insert(words.end(), run.begin(), run.end());
+    CHECK_EQ(Lopt(words).output, "");
+  }
 }
 
 TEST_CASE("A device that is not there is an error that says what is") {
@@ -475,6 +504,93 @@ TEST_CASE("A run is not overwritten unless asked for") {
   CHECK_EQ(Lopt(overwrite).exit_code, 0);
 }
 
+TEST_CASE("A command neither replaces nor resumes what another command has made") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, ConfigText());
+  const std::string training = WriteTraining(scratch);
+  const auto in = [](Words words, const std::string& out, const Words& more = {}) {
+    words.insert(words.end(), {"--out", out});
+    words.insert(words.end(), more.begin(), more.end());
+    return Lopt(words);
+  };
+  struct Made {
+    Words command;
+    std::string out;
+    std::string what;
+    std::string file;  // that is not to be lost
+  };
+  const Made all[] = {
+      {{"meta-train", config}, scratch / "meta", "a meta-training run", "theta.safetensors"},
+      {{"train", training}, scratch / "model", "a training run", "model.safetensors"},
+      {{"eval", "--preset", "smoke", "--baselines", "SGD"},
+       scratch / "evaluation",
+       "an evaluation",
+       "results.jsonl"}};
+  for (const Made& made : all) REQUIRE(in(made.command, made.out).exit_code == 0);
+  for (const Made& made : all) {
+    for (const Made& other : all) {
+      if (made.out == other.out) continue;
+      CAPTURE(made.out);
+      CAPTURE(other.out);
+      const std::string file = ReadTextFile(other.out + "/" + other.file);
+      const std::string manifest = ReadTextFile(other.out + "/manifest.json");
+      for (const FinishedProcess& refused :
+           {in(made.command, other.out), in(made.command, other.out, {"--overwrite"}),
+            in(made.command, other.out, {"--resume"}),
+            in({made.command[0]}, other.out, {"--resume"})}) {
+        CHECK_EQ(refused.exit_code, 1);
+        CHECK(refused.errors.starts_with("lopt: " + other.out + " holds " + other.what +
+                                         "; choose another directory"));
+      }
+      CHECK_EQ(ReadTextFile(other.out + "/" + other.file), file);
+      CHECK_EQ(ReadTextFile(other.out + "/manifest.json"), manifest);
+    }
+  }
+  for (const Made& made : all) CHECK_EQ(in(made.command, made.out, {"--overwrite"}).exit_code, 0);
+}
+
+TEST_CASE("A config file that lies where a run writes its own is not replaced") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, ConfigText());
+  const std::string again = scratch / "./config.json";
+  for (const Words& command :
+       {Words{"meta-train", again}, Words{"train", again}, Words{"eval", "--tasks", again}}) {
+    for (const Words& more : {Words{}, Words{"--overwrite"}}) {
+      Words words = command;
+      words.insert(words.end(), {"--out", scratch.path()});
+      words.insert(words.end(), more.begin(), more.end());
+      const FinishedProcess refused = Lopt(words);
+      CHECK_EQ(refused.exit_code, 2);
+      CHECK_EQ(refused.errors,
+               fmt::format("lopt: --out: {} holds the config file itself, which the {}'s "
+                           "config.json would replace; choose another directory\n",
+                           scratch.path(), command[0] == "eval" ? "evaluation" : "run"));
+      CHECK_EQ(ReadTextFile(config), ConfigText());
+    }
+  }
+  // That of a run is its own.
+  const std::string out = scratch / "run";
+  CHECK_EQ(Lopt({"meta-train", config, "--out", out}).exit_code, 0);
+  CHECK_EQ(Lopt({"meta-train", out + "/config.json", "--out", out, "--overwrite"}).exit_code, 0);
+}
+
+TEST_CASE("A training says how far it came, and its optimizer's file is named by any text") {
+  const TempDirectory scratch;
+  const FinishedProcess trained =
+      Lopt({"train", WriteTraining(scratch), "--out", scratch / "model"});
+  CHECK_EQ(trained.exit_code, 0);
+  CHECK(trained.output.find("\n3/3  loss ") != std::string::npos);
+  REQUIRE(Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--out", scratch / "run"})
+              .exit_code == 0);
+  std::filesystem::copy_file(scratch / "run/theta.safetensors", scratch / "5");
+  const FinishedProcess finished =
+      RunProcess({"/bin/sh", "-c",
+                  fmt::format("cd {} && exec {} train training.json --theta 5 --out learned",
+                              scratch.path(), BuildPath("lopt"))});
+  CHECK_EQ(finished.errors, "");
+  CHECK_EQ(finished.exit_code, 0);
+}
+
 TEST_CASE("Resuming where there is no run is an error") {
   const std::string message = ErrorOf(ConfigText(), {"--resume"});
   CHECK(message.starts_with("lopt: cannot resume: "));
@@ -519,8 +635,7 @@ TEST_CASE("Sizes that no machine has are errors that say the largest") {
            "lopt: Layout: with tensor 'mlp/linear_1/w' it has more than 4294967296 numbers\n");
   CHECK_EQ(
       Lopt({"meta-train", "--preset", "smoke", "--out", "/nowhere", "--threads", "100000"}).errors,
-      "lopt: ThreadPool: the number of threads must be at least 1 and at most 1024, got "
-      "100000\n");
+      "lopt: --threads must be in [1, 1024], got 100000\n");
 }
 
 TEST_CASE("A damaged config.json stops a resume that reads it and says how to do without") {
@@ -584,7 +699,8 @@ TEST_CASE("SIGTERM saves the run, and resuming it gives the same file as never s
   const std::string config = WriteConfig(scratch, ConfigText());
   bool sent = false;
   const FinishedProcess stopped =
-      Lopt({"meta-train", config, "--out", scratch / "stopped", "--steps", "1000000000"},
+      Lopt({"meta-train", config, "--out", scratch / "stopped", "--steps", "1000000000",
+            "--threads", "1"},
            [&](pid_t process, const std::string& output) {
              if (!sent && output.find("updates/s") != std::string::npos) {
                sent = true;
@@ -599,7 +715,7 @@ TEST_CASE("SIGTERM saves the run, and resuming it gives the same file as never s
       std::to_string(std::stoll(stopped.output.substr(at + before.size())) + 5);
   CHECK(
       stopped.output.ends_with(fmt::format(" of 1000000000; the state is saved. To go on:\n"
-                                           "  lopt meta-train --resume --out {}\n",
+                                           "  lopt meta-train --resume --out {} --threads 1\n",
                                            scratch / "stopped")));
   CHECK(ReadTextFile(scratch / "stopped/manifest.json").find("interrupted") != std::string::npos);
 
@@ -804,6 +920,22 @@ TEST_CASE("Data are described: shapes, classes with their counts, values and a p
       text.output.find(": text\n  bytes    49: train 34, inner_valid 5, outer_valid 5, test 5\n") !=
       std::string::npos);
   CHECK(text.output.find("one two three\\x0a four five\\x1b[2J and") != std::string::npos);
+  // Lines end between characters, also where the 160 bytes that are shown end inside of one.
+  const auto repeated = [](int times) {
+    std::string characters;
+    for (int i = 0; i < times; ++i) characters += "\xc3\xa9";
+    return characters;
+  };
+  WriteTextFile(scratch / "accents", "a" + repeated(200));
+  CHECK(Lopt({"describe", "--data-dir", scratch / "accents"})
+            .output.ends_with("\n  a" + repeated(77) + "\n  " + repeated(3) + "\n"));
+}
+
+TEST_CASE("What a stranger has written does not drive the terminal by way of an error") {
+  const FinishedProcess missing = Lopt({"inspect", "no\x1b[2J\nfile\xC2\x9B\xff"});
+  CHECK(missing.exit_code == 1);
+  CHECK(missing.errors.find("no\\x1b[2J\nfile\\xc2\\x9b\\xff") != std::string::npos);
+  CHECK(missing.errors.find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("The version says what a bug report needs: the build, the machine and the libraries") {

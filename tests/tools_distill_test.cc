@@ -11,6 +11,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/base/key.h"
+#include "lopt/base/run_lock.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
@@ -274,6 +275,36 @@ TEST_CASE("distill says where the formula loses, and takes tasks by their names"
   CHECK(Has(Flat(finished.output), "lower on 0 of 2 tasks and higher on 2 (4 seeds each)."));
   CHECK(Has(finished.output, "steps shrink with the length to this power; not fitted\n"));
   CHECK_FALSE(Has(finished.output, "other"));
+}
+
+TEST_CASE("Thetas of two runs are distilled to two directories") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "tasks.json",
+                TasksJson(fmt::format(R"("bowl": {{{}, "steps": [20]}})", kQuadratic), 1));
+  for (const char* run : {"a", "b"}) {
+    MakeDirectories(scratch / run);
+    WriteThetaFile(scratch / run + "/theta.safetensors", Untrained(kCosine));
+    const FinishedProcess finished = RunProcess(
+        {"/bin/sh", "-c",
+         fmt::format("cd '{}/{}' && '{}' distill theta.safetensors --tasks ../tasks.json",
+                     scratch.path(), run, BuildPath("lopt"))});
+    CAPTURE(finished.errors);
+    CHECK(finished.exit_code == 0);
+    for (const char* file : {"formula.safetensors", "formula.json", "steps.html"}) {
+      CAPTURE(file);
+      CHECK(Exists(fmt::format("{0}/{1}/runs/distill-{1}/{2}", scratch.path(), run, file)));
+    }
+  }
+}
+
+TEST_CASE("A directory that distill writes to is refused to a second one") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "formula.json", "earlier");
+  const RunLock lock(scratch.path(), "distill");
+  const FinishedProcess finished = Distill({"fast", "--preset", "smoke", "--out", scratch.path()});
+  CHECK(finished.exit_code == 1);
+  CHECK(Has(finished.errors, scratch.path() + " is in use: process "));
+  CHECK(ReadTextFile(scratch / "formula.json") == "earlier");
 }
 
 TEST_CASE("What distill cannot do is an error that names it") {

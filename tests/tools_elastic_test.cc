@@ -816,7 +816,12 @@ TEST_CASE("Ranks that meet at an address give the bits of one process, and stop 
       ranks[0]->Kill(SIGTERM);  // not rank 0
     }
     for (auto& rank : ranks) CHECK_EQ(rank->Wait(), stop ? 75 : 0);
-    if (stop) continue;
+    if (stop) {
+      CHECK(ReadTextFile(job / "rank0.txt")
+                .find("To go on, with the same launcher:\n  lopt meta-train --resume --out " +
+                      job.run() + " --init-method tcp://" + address + "\n") != std::string::npos);
+      continue;
+    }
     const TempDirectory one;
     RunMetaTraining(config, {.out_dir = one.path()});
     CHECK_EQ(FinalTheta(job.run()), FinalTheta(one.path()));

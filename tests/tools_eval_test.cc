@@ -14,6 +14,7 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/file.h"
+#include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/evaluation/evaluation_directory.h"
@@ -107,8 +108,12 @@ TEST_CASE("An evaluation leaves its config, results and tables") {
   const FinishedProcess again = Eval({"--preset", "smoke", "--out", out});
   CHECK(again.exit_code == 1);
   CHECK(Has(again.errors, " holds an evaluation already: resume it (--resume), replace it"));
-  CHECK(Eval({"--preset", "smoke", "--baselines", "SGD", "--out", out, "--overwrite"}).exit_code ==
-        0);
+  const Words overwrite = {"--preset", "smoke", "--baselines", "SGD", "--out", out, "--overwrite"};
+  Words refused = overwrite;
+  refused.insert(refused.end(), {"--threads", "0"});
+  CHECK(Eval(refused).errors == "lopt: --threads must be in [1, 1024], got 0\n");
+  CHECK(ReadResults(out + "/results.jsonl").runs.size() == 2 * 4 * 3);
+  CHECK(Eval(overwrite).exit_code == 0);
   CHECK(ReadResults(out + "/results.jsonl").runs.size() == 2 * 3);
 }
 
@@ -315,12 +320,12 @@ TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the
       Eval({"--resume", "--out", out}, send(SIGKILL, "3/3 third: tuning"));
   CHECK(killed.exit_code == 128 + SIGKILL);
   CHECK_FALSE(Has(killed.output, "2/3 second"));
-  const FinishedProcess stopped =
-      Eval({"--resume", "--out", out}, send(SIGTERM, "3/3 third: tuning"));
+  const FinishedProcess stopped = Eval({"--resume", "--out", out, "--isa", SupportedIsas().front()},
+                                       send(SIGTERM, "3/3 third: tuning"));
   CHECK(stopped.exit_code == 75);
   CHECK(Has(stopped.errors, "Stopping after the running steps; once more to stop at once."));
-  CHECK(Has(stopped.output,
-            "Stopped after 2 of 3 tasks. To go on:\n  lopt eval --resume --out " + out));
+  CHECK(Has(stopped.output, "Stopped after 2 of 3 tasks. To go on:\n  lopt eval --resume --out " +
+                                out + " --isa " + SupportedIsas().front() + "\n"));
   CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"interrupted\""));
 
   // A part of a line, as a write that was cut off leaves it.
@@ -681,6 +686,10 @@ TEST_CASE("Wrong words are answered with the right ones") {
             "'quadratic'?"));
   CHECK(Has(error_of({"--preset", "smoke", "--skip", "quadratic", "--skip", "image-mlp"}),
             "Without 'image-mlp' no task is left"));
+  CHECK(error_of({"--preset", "smoke", "--learned-optimizer", R"({"type": "MLPLOpt"})"}) ==
+        "lopt: --learned-optimizer is about theta files; it wants --theta\n");
+  CHECK(error_of({"--preset", "smoke", "--despite-failed-check"}) ==
+        "lopt: --despite-failed-check is about theta files; it wants --theta\n");
   CHECK(Has(error_of({"--preset", "image-mlp", "--data-dir", scratch / "nowhere"}),
             "There are no images in"));
 }

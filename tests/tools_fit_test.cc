@@ -795,7 +795,7 @@ TEST_CASE("The program fits, tells how it goes, and ends with a table and a verd
 
   // Ctrl-C, and on.
   Words stopped = words;
-  stopped.insert(stopped.end(), {"--out", scratch / "parts"});
+  stopped.insert(stopped.end(), {"--out", scratch / "parts", "--threads", "1"});
   bool sent = false;
   const FinishedProcess first = Fit(stopped, [&](pid_t child, const std::string& output) {
     if (sent || !Has(output, "step sizes")) return;
@@ -804,7 +804,7 @@ TEST_CASE("The program fits, tells how it goes, and ends with a table and a verd
   });
   CHECK_EQ(first.exit_code, 75);
   CHECK(Has(first.output, "Stopped. The best weights so far are in "));
-  CHECK(Has(first.output, "  lopt fit --resume --out "));
+  CHECK(Has(first.output, "  lopt fit --resume --out " + (scratch / "parts") + " --threads 1\n"));
   CHECK_EQ(Fit({kBowl, "--resume", "--out", scratch / "parts"}).exit_code, 2);
   REQUIRE_EQ(Fit({"--resume", "--out", scratch / "parts"}).exit_code, 0);
   CHECK(ReadThetaFile(scratch / "parts/theta.safetensors").theta ==

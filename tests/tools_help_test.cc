@@ -1,14 +1,17 @@
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "lopt/base/file.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/help_text.h"
 #include "tests/paths.h"
+#include "tests/temp_directory.h"
 #include "tests/terminal.h"
 
 namespace lopt {
@@ -87,6 +90,28 @@ TEST_CASE("The help of every command fills a narrow and a wide terminal and does
     CHECK_EQ(HelpText(help, 100).find(" \n"), std::string::npos);
   }
   CHECK_GT(Longest(HelpText(HelpOf(Commands()[0]), 200)), 150);
+}
+
+TEST_CASE("The notes of manual pages are wrapped, and examples stay") {
+  const TempDirectory scratch;
+  REQUIRE_EQ(ManualCommand({"--out", scratch / "man"}), kExitDone);
+  for (const Command& command : Commands()) {
+    CAPTURE(command.name);
+    std::istringstream page(
+        ReadTextFile(fmt::format("{}/man/lopt-{}.1", scratch.path(), command.name)));
+    bool notes = false;
+    for (std::string line; std::getline(page, line);) {
+      if (line == ".nf" || line == ".fi") notes = line == ".nf";
+      if (!notes) continue;
+      for (size_t at; (at = line.find("\\-")) != std::string::npos;) line.erase(at, 1);
+      CAPTURE(line);
+      CHECK_LE(line.size(), line.starts_with(' ') ? 80 : 73);
+    }
+  }
+  CHECK_NE(ReadTextFile(scratch / "man/lopt-launch.1")
+               .find("\n  lopt launch \\-n 4 \\-\\- meta\\-train \\-\\-preset tutorial\\-16 "
+                     "\\-\\-out runs/first\n"),
+           std::string::npos);
 }
 
 TEST_CASE("On a terminal help takes its width") {

@@ -228,7 +228,7 @@ TEST_CASE("What the run's manifest says counts, whatever mpiexec's exit code is"
     CHECK_EQ(launch.Commands().size(), 1);
   }
   {
-    FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 0");
+    FakeLaunch launch("[ $attempt = 3 ] && finish; write_run; exit 0");
     CHECK_EQ(launch.Run(), kExitDone);
     CHECK_EQ(launch.Commands().size(), 3);
     CHECK_EQ(RestartLog(launch.out())[0]["exit_code"], 0);
@@ -300,6 +300,21 @@ TEST_CASE("A command that is refused is not tried again") {
     CHECK_EQ(launch.Run(), code);
     CHECK_EQ(launch.Commands().size(), 1);
   }
+}
+
+TEST_CASE("A job that succeeds and makes no run is an error, and is not tried again") {
+  FakeLaunch launch("exit 0");
+  launch.options.restart.min_ranks = 1;
+  CHECK_EQ(ErrorOf([&] { launch.Run(); }),
+           fmt::format("the job ended with exit code 0 and without a run in {}, and would do so "
+                       "again; what was launched: lopt meta-train",
+                       launch.out()));
+  CHECK_EQ(launch.Commands().size(), 1);
+  CHECK_FALSE(std::filesystem::exists(launch.out() + "/restarts.jsonl"));
+  // An mpiexec that ends with 0 although a rank was killed.
+  FakeLaunch killed("[ $attempt = 2 ] && finish; write_killed 1; exit 0");
+  CHECK_EQ(killed.Run(), kExitDone);
+  CHECK_EQ(killed.Commands().size(), 2);
 }
 
 TEST_CASE("An error of the learner while it starts is not tried again, a lost rank is") {
@@ -620,6 +635,13 @@ TEST_CASE("Launch: help shows an example, and wrong command lines say what is wa
   CHECK_EQ(help.exit_code, 0);
   CHECK(help.output.starts_with("Usage: lopt launch"));
   CHECK(help.output.find("\nExamples:\n") != std::string::npos);
+
+  for (const char* word : {"--help", "-h"}) {
+    const FinishedProcess of_job = Launch({"-n", "2", "--mpiexec", "/nowhere/mpiexec", "--",
+                                           "meta-train", "--preset", "smoke", word});
+    CHECK_EQ(of_job.exit_code, 0);
+    CHECK(of_job.output.starts_with("Usage: lopt meta-train"));
+  }
 
   const std::string usage = "usage: lopt launch -n RANKS [OPTIONS] -- meta-train ... --out DIR\n";
   const std::vector<std::pair<Strings, std::string>> cases = {

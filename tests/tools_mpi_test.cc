@@ -251,19 +251,21 @@ TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
     const std::string config = WriteConfig(scratch, SmallExperiment(4));
     const std::string out = scratch / "stopped";
     bool sent = false;
+    Words words = {config, "--out", out, "--steps", "1000000000"};
+    if (ranks > 1) Append(&words, {"--learner-only", "--threads", "1"});
     const FinishedProcess stopped =
-        Train(ranks, {config, "--out", out, "--steps", "1000000000"},
-              [&](pid_t mpiexec, const std::string& output) {
-                if (!sent && output.find("updates/s") != std::string::npos) {
-                  sent = true;
-                  kill(mpiexec, SIGTERM);
-                }
-              });
+        Train(ranks, words, [&](pid_t mpiexec, const std::string& output) {
+          if (!sent && output.find("updates/s") != std::string::npos) {
+            sent = true;
+            kill(mpiexec, SIGTERM);
+          }
+        });
     CHECK_EQ(stopped.exit_code, 75);
     const std::string go_on = ranks == 1 ? "" : "mpiexec -n 3 ";
     CAPTURE(stopped.output);
+    const std::string again = ranks == 1 ? "" : " --threads 1 --learner-only";
     CHECK(stopped.output.ends_with("To go on:\n  " + go_on + "lopt meta-train --resume --out " +
-                                   out + "\n"));
+                                   out + again + "\n"));
     const RunManifest manifest = RunDirectory(out).ReadManifest();
     CHECK_EQ(manifest.status, "interrupted");
     const std::string steps = std::to_string(manifest.updates + 3);

@@ -1,15 +1,18 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "lopt/base/utf8.h"
 #include "lopt/tools/eval_progress.h"
+#include "lopt/tools/log_sink.h"
 #include "lopt/tools/progress.h"
 #include "lopt/tools/progress_line.h"
 #include "tests/paths.h"
@@ -72,7 +75,51 @@ std::string ReportEvaluation(int columns) {
   return text;
 }
 
+// What a progress line and a log between its two texts write to one stream.
+std::string ReportWithLog(int columns) {
+  std::FILE* stream = std::tmpfile();
+  REQUIRE(stream != nullptr);
+  {
+    spdlog::logger log("test", std::make_shared<LogSink>(stream, spdlog::color_mode::never));
+    log.set_pattern("%v");
+    ProgressLine line(stream, columns);
+    log.warn("before");
+    line.Print("1/2  a", 0);
+    log.warn("between");
+    line.Print("2/2  b", 1);
+    line.End();
+    log.warn("after");
+  }
+  std::rewind(stream);
+  char buffer[4096];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
+  std::fclose(stream);
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE("Log lines stand above the progress line of a terminal, not behind it") {
+  CHECK_EQ(ReportWithLog(0), "before\n1/2  a\nbetween\n2/2  b\nafter\n");
+  CHECK_EQ(ReportWithLog(80),
+           "before\n\r1/2  a\x1b[K"
+           "\r\x1b[Kbetween\n\r1/2  a\x1b[K"
+           "\r2/2  b\x1b[K\nafter\n");
+}
+
+TEST_CASE("An error that ends a run on a terminal begins a line of its own") {
+  const TempDirectory scratch;
+  const std::string output =
+      RunOnTerminal({"/bin/sh", "-c",
+                     fmt::format("NO_COLOR=1 TERM=xterm '{}' meta-train --preset smoke "
+                                 "--set theta_opt.learning_rate=1e30 --out '{}/run'",
+                                 BuildPath("lopt"), scratch.path())},
+                    80)
+          .output;
+  CAPTURE(output);
+  CHECK_NE(output.find("\r1/20  "), std::string::npos);
+  CHECK_NE(output.find("\x1b[K\r\nlopt: perturbations of std"), std::string::npos);
+}
 
 TEST_CASE("Without a terminal an evaluation has a line at every stage and every five seconds") {
   CHECK_EQ(ReportEvaluation(0),

@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
+#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -114,12 +117,34 @@ TEST_CASE("The known meta-training is that of every instruction set") {
 TEST_CASE("A job that fails, says nothing of ranks or is not there is an error of the selftest") {
   const TempDirectory directory;
   const auto run = [&](const char* mpiexec) {
-    return ErrorOf([&] { TrainOnTwoRanks("scalar", mpiexec, directory / "job"); });
+    return ErrorOf([&] { TrainOnTwoRanks("scalar", mpiexec, directory / "job", nullptr); });
   };
   CHECK_EQ(run("false"), "'false -n 2' ended with exit code 1: ");
   CHECK_NE(run("true").find("'true -n 2' started no job of two ranks"), std::string::npos);
   CHECK_NE(run("no-such-mpiexec").find("'no-such-mpiexec -n 2' ended with exit code 127: "),
            std::string::npos);
+  // The shell's sleep has ended, too.
+  const std::atomic<bool> stop = true;
+  CHECK_EQ(ErrorOf([&] { TrainOnTwoRanks("scalar", "sleep 1000;", directory / "job", &stop); }),
+           "stopped before 'sleep 1000; -n 2' had ended");
+}
+
+TEST_CASE("A selftest that is stopped removes its files") {
+  const TempDirectory directory;
+  bool sent = false;
+  const FinishedProcess finished = RunProcess(
+      {"/bin/sh", "-c",
+       fmt::format("TMPDIR='{}' exec '{}' selftest", directory.path(), BuildPath("lopt"))},
+      [&](pid_t child, const std::string& output) {
+        if (sent || output.find("files: what is written is read") == std::string::npos) return;
+        kill(child, SIGINT);
+        sent = true;
+      });
+  CHECK_EQ(finished.exit_code, 75);
+  CHECK_NE(finished.errors.find("Stopping after this check; once more to stop at once."),
+           std::string::npos);
+  CHECK_NE(finished.output.find("\nStopped after "), std::string::npos);
+  CHECK(std::filesystem::is_empty(directory.path()));
 }
 
 }  // namespace

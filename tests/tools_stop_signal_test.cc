@@ -83,7 +83,7 @@ TEST_CASE("A training of a model that is stopped goes on to the model of one tha
     CHECK(stopped.errors.find("Stopping after this update; once more to stop at once.") !=
           std::string::npos);
     CHECK(stopped.output.ends_with("To go on:\n  lopt train --resume --out " + (scratch / "run") +
-                                   "\n"));
+                                   " --threads 2\n"));
     CHECK_EQ(Status(scratch), "interrupted");
     const int64_t updates = RunDirectory(scratch / "run").ReadManifest().updates;
     CHECK_EQ(CheckpointStore(scratch / "run/checkpoints", {}).Steps().back(), updates);

@@ -263,6 +263,38 @@ TEST_CASE("What would not fit into the budget is not started, and what is going 
             "long, seed 0: meta-train is stopped, the budget is used up; it can be resumed"));
 }
 
+TEST_CASE("A budget in which nothing gets further is an error") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  REQUIRE(Sweep(WriteList(scratch / "list.json", "[0]"), {"--out", out}).exit_code == 0);
+  // As if meta-trainings of both variants had taken a day.
+  for (const char* variant : {"base", "rate"}) {
+    const std::string record = fmt::format("{}/runs/{}/seed-0/meta-train.json", out, variant);
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(ReadTextFile(record));
+    json["seconds"] = std::string(variant) == "base" ? 86400 : 90000;
+    WriteTextFile(record, json.dump());
+  }
+  const FinishedProcess runs =
+      Sweep(WriteList(scratch / "list.json"), {"--out", out, "--budget", "10h"});
+  CHECK(runs.exit_code == 1);
+  CHECK(Has(runs.output, "rate, seed 1: not started; it needs 25:00:"));
+  CHECK(Has(runs.errors,
+            "lopt: --budget: 10:00:00 is shorter than each run that is left, so the same command "
+            "would never start one; wanted more than 24:00:"));
+  CHECK(runs.errors.ends_with(", for base, seed 1\n"));
+
+  WriteTextFile(scratch / "long.json", R"({
+    "variants": {"any": {"preset": "smoke"}}, "seeds": [0],
+    "eval": {"preset": "smoke", "baselines": "Adam", "options": ["--steps", "10000000"]}})");
+  const FinishedProcess task =
+      Sweep(scratch / "long.json", {"--out", scratch / "long", "--budget", "1s"});
+  CHECK(task.exit_code == 1);
+  CHECK(task.errors ==
+        "lopt: --budget: 0:00:01 is shorter than one task of the evaluation takes (baselines), and "
+        "a stop keeps whole tasks alone, so the same command would never go on; take a longer "
+        "one\n");
+}
+
 TEST_CASE("What failed is said where a sweep is stopped meanwhile, too") {
   const TempDirectory scratch;
   WriteTextFile(scratch / "list.json", R"({"variants": {

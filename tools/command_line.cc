@@ -8,10 +8,16 @@
 #include <boost/program_options.hpp>
 #include <cctype>
 #include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <typeinfo>
 #include <utility>
 
+#include "lopt/base/cores.h"
+#include "lopt/base/file.h"
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/plugin.h"
 #include "lopt/tools/help_text.h"
@@ -71,8 +77,9 @@ std::string WantedValue(const po::validation_error& error, const po::options_des
 // Where words without an option name are put if the command takes none.
 constexpr const char* kNoWords = "(words)";
 
-// What HelpOf hands to a subcommand, and ParseCommandLine answers by throwing the CommandHelp.
-constexpr const char* kHelpAsData = "--help-as-data";
+// What HelpOf hands to a subcommand, and ParseCommandLine answers by throwing the CommandHelp. No
+// word of a user's command line holds its last character.
+constexpr std::string_view kHelpAsData{"--help-as-data\0", 15};
 
 CommandHelp MakeHelp(const std::vector<OptionGroup>& groups, bool has_arguments,
                      const std::string& synopsis, const std::string& examples) {
@@ -111,7 +118,7 @@ void RefuseEmptyTexts(const po::variables_map& values, const po::options_descrip
 
 CommandHelp HelpOf(const Command& command) {
   try {
-    command.run({kHelpAsData});
+    command.run({std::string(kHelpAsData)});
   } catch (const CommandHelp& help) {
     return help;
   }
@@ -138,7 +145,7 @@ std::optional<po::variables_map> ParseGroupedCommandLine(const std::vector<std::
       "Use the types of a plug-in. May be repeated.")("help",
                                                       "Show this text; -h is short for it.");
   const CommandHelp help = MakeHelp(groups, !positional.empty(), synopsis, examples);
-  if (arguments == std::vector<std::string>{kHelpAsData}) throw help;
+  if (arguments == std::vector<std::string>{std::string(kHelpAsData)}) throw help;
   po::options_description named;
   for (const OptionGroup& group : groups) named.add(group.options);
   po::options_description all = named;
@@ -198,6 +205,43 @@ std::optional<std::string> TextOption(const po::variables_map& values, const cha
   const auto* words = boost::any_cast<std::vector<std::string>>(&value);
   if (words != nullptr && words->size() == 1) return words->front();
   throw UsageError(fmt::format("--{} takes one text", name));
+}
+
+std::string WordsAgain(const po::variables_map& values, const std::vector<const char*>& options) {
+  std::string words;
+  for (const char* option : options) {
+    if (!values.contains(option) || values[option].defaulted()) continue;
+    words += fmt::format(" --{}", option);
+    const boost::any& value = values[option].value();
+    if (const auto* text = boost::any_cast<std::string>(&value)) {
+      if (!text->empty()) words += " " + ShellQuoted(*text);  // a flag's is
+    } else if (const auto* number = boost::any_cast<int>(&value)) {
+      words += fmt::format(" {}", *number);
+    } else {
+      words += fmt::format(" {}", boost::any_cast<int64_t>(value));
+    }
+  }
+  return words;
+}
+
+int ThreadsOption(const po::variables_map& values) {
+  if (!values.contains("threads")) return AvailableCores();
+  const int threads = values["threads"].as<int>();
+  if (threads < 1 || threads > kMaxThreads) {
+    throw UsageError(fmt::format("--threads must be in [1, {}], got {}", kMaxThreads, threads));
+  }
+  return threads;
+}
+
+void RequireConfigElsewhere(const std::string& config, const std::string& out,
+                            const std::string& what) {
+  std::error_code none;  // such as that there is no such file
+  if (!std::filesystem::equivalent(config, out + "/config.json", none)) return;
+  if (Exists(out + "/manifest.json") || Exists(out + "/checkpoints")) return;
+  throw UsageError(
+      fmt::format("--out: {} holds the config file itself, which the {}'s config.json would "
+                  "replace; choose another directory",
+                  out, what));
 }
 
 FailedCheck FailedCheckOf(const po::variables_map& values) {

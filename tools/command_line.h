@@ -62,6 +62,20 @@ std::string PluginWords(const boost::program_options::variables_map& values);
 std::optional<std::string> TextOption(const boost::program_options::variables_map& values,
                                       const char* name);
 
+// The words of a command line that give these options again, as they were given: " --threads 2" for
+// each that was.
+std::string WordsAgain(const boost::program_options::variables_map& values,
+                       const std::vector<const char*>& options);
+
+// --threads, or without it AvailableCores(). Throws UsageError if it is no number of threads.
+int ThreadsOption(const boost::program_options::variables_map& values);
+
+// Throws UsageError if the config file that is given would be replaced by what the command writes
+// to the directory `out`: it is the config.json there, and no run is. `what` is written there,
+// "run".
+void RequireConfigElsewhere(const std::string& config, const std::string& out,
+                            const std::string& what);
+
 // The option of commands that read theta files, and its help.
 inline constexpr const char* kDespiteFailedCheck = "despite-failed-check";
 inline constexpr const char* kDespiteFailedCheckText =

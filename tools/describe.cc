@@ -347,6 +347,9 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
   if (!(request.learning_rate > 0)) {
     throw UsageError(fmt::format("--learning-rate must be above 0, got {}", request.learning_rate));
   }
+  if (request.seed < 0) {
+    throw UsageError(fmt::format("--seed must be at least 0, got {}", request.seed));
+  }
   DescribeTask(request);
   return kExitDone;
 }

@@ -27,6 +27,8 @@ namespace lopt {
 namespace {
 
 constexpr int64_t kColumns = 80;
+constexpr size_t kBytesOfText = 2 * kColumns;  // shown of its beginning, in so many lines
+constexpr int kLinesOfText = 3;
 constexpr int64_t kPictures = 4;
 constexpr int64_t kPictureColumns = 18;  // a character is about twice as high as it is wide
 constexpr int64_t kMostLines = 24;       // of a picture
@@ -175,6 +177,20 @@ void DescribeImages(const std::string& directory, ImageSource source, const CsvO
   PrintPictures(images);
 }
 
+// In lines of whole characters.
+void PrintBeginning(std::string_view text) {
+  size_t end = 0;
+  while (end < std::min(kBytesOfText, text.size())) {
+    end += std::max<size_t>(1, Utf8Length(text.substr(end)));
+  }
+  std::string shown = PlainText(text.substr(0, end), std::string::npos);
+  for (int line = 0; line < kLinesOfText && !shown.empty(); ++line) {
+    const std::string columns = FirstColumns(shown, kColumns - 2);
+    PrintOut("  {}\n", columns);
+    shown.erase(0, columns.size());
+  }
+}
+
 void DescribeText(const std::string& path) {
   const auto text = GetText({.text = path}, TaskResources(""));
   const std::span<const uint8_t> bytes = text->bytes();
@@ -188,12 +204,7 @@ void DescribeText(const std::string& path) {
            256 - std::ranges::count(counts, 0), WithCommas(counts['\n']));
   PrintOut("  {:<8} {:.4f} nats a byte, {:.4f} given the byte before\n", "entropy",
            UnigramEntropy(bytes), BigramEntropy(bytes));
-  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()),
-                               std::min<size_t>(bytes.size(), 2 * kColumns));
-  const std::string shown = PlainText(begin, 3 * kColumns);
-  for (size_t at = 0; at < std::min<size_t>(shown.size(), 3 * (kColumns - 2)); at += kColumns - 2) {
-    PrintOut("  {}\n", shown.substr(at, kColumns - 2));
-  }
+  PrintBeginning({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 DataOptions ReadData(const std::string& data) {

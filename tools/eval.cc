@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
-#include "lopt/base/cores.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
@@ -153,6 +152,7 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
       tasks ? fs::path(*tasks).stem().string() : preset.value_or(kDefaultPreset);
   EvalSource source{.config = {},
                     .out_dir = TextOption(values, "out").value_or("runs/eval-" + name)};
+  if (tasks) RequireConfigElsewhere(*tasks, source.out_dir, "evaluation");
   if (values.contains("resume")) source.stored = ReadStoredEvaluation(source.out_dir);
   if (tasks) {
     source.config = ReadEvaluationConfig(Config::Load(*tasks));
@@ -188,9 +188,7 @@ NamedLearnedOptimizer ReadLearned(const std::string& argument,
   const size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && !Exists(argument);
   const std::string path = ThetaPath(named ? argument.substr(equals + 1) : argument);
-  std::string name = fs::path(path).stem().string();
-  if (name == "theta") name = fs::path(AbsolutePath(path)).parent_path().filename().string();
-  if (named) name = argument.substr(0, equals);
+  const std::string name = named ? argument.substr(0, equals) : ThetaName(path);
   return NamedLearnedOptimizerOf(Utf8Text(name), ReadThetaFile(path, optimizer, failed_check),
                                  Utf8Text(path));
 }
@@ -235,9 +233,10 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
   WarnBeyondHorizon(learned, {{named.name, replay.steps}});
-  const EvaluationDirectory directory(source.out_dir, values.contains("overwrite")
-                                                          ? ExistingEvaluation::kReplace
-                                                          : ExistingEvaluation::kRefuse);
+  const EvaluationDirectory directory(
+      source.out_dir,
+      values.contains("overwrite") ? ExistingEvaluation::kReplace : ExistingEvaluation::kRefuse,
+      EvaluationUse::kReplay);
   Workspace scratch;
   const TrainingCurve curve =
       RunReplay(replay, *task, *learned.optimizer->Bind(layout, AsSpan(learned.theta)), scratch);
@@ -316,7 +315,7 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
   EvaluationReporter reporter(stdout, RewritableColumns(stdout));
   EvaluationRunOptions options{
       .out_dir = source.out_dir,
-      .threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores(),
+      .threads = ThreadsOption(values),
       .existing = WhatToDoWithExisting(values),
       .allow_isa_change = values.contains("allow-isa-change"),
       .command = CommandLine(arguments),
@@ -346,7 +345,8 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
   }
   if (result.tasks_ended < result.tasks) {
     PrintOut("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
-    PrintOut("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir), PluginWords(values));
+    PrintOut("  lopt eval --resume --out {}{}{}\n", ShellQuoted(source.out_dir),
+             WordsAgain(values, {"isa", "threads", "verbose"}), PluginWords(values));
     return kExitInterrupted;
   }
   return kExitDone;
@@ -396,6 +396,13 @@ int EvalCommand(const std::vector<std::string>& arguments) {
   if (std::ranges::none_of(kEvalSubjects,
                            [&](const char* name) { return values->contains(name); })) {
     throw UsageError(WithoutSubject(*values));
+  }
+  if (!values->contains("theta") && !values->contains("replay")) {
+    for (const char* option : {"learned-optimizer", kDespiteFailedCheck}) {
+      if (values->contains(option)) {
+        throw UsageError(fmt::format("--{} is about theta files; it wants --theta", option));
+      }
+    }
   }
   if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
   const EvalSource source = ReadEvalSource(*values);

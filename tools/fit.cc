@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "lopt/base/cores.h"
 #include "lopt/base/environment.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
@@ -171,7 +170,7 @@ int FitCommand(const std::vector<std::string>& arguments) {
   FitReporter reporter(stdout, RewritableColumns(stdout));
   const FitOptions options{
       .out_dir = TextOption(*values, "out").value_or("runs/fit"),
-      .threads = values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
+      .threads = ThreadsOption(*values),
       .existing = resume                          ? ExistingFit::kResume
                   : values->contains("overwrite") ? ExistingFit::kReplace
                                                   : ExistingFit::kRefuse,
@@ -183,8 +182,8 @@ int FitCommand(const std::vector<std::string>& arguments) {
   if (result.interrupted) {
     PrintOut("Stopped. The best weights so far are in {}/theta.safetensors. To go on:\n",
              options.out_dir);
-    PrintOut("  lopt fit --resume --out {}{}\n", ShellQuoted(options.out_dir),
-             PluginWords(*values));
+    PrintOut("  lopt fit --resume --out {}{}{}\n", ShellQuoted(options.out_dir),
+             WordsAgain(*values, {"isa", "threads"}), PluginWords(*values));
     return kExitInterrupted;
   }
   PrintFit(result, options.out_dir);

@@ -26,27 +26,6 @@ std::string IndentedLine(const std::string& line, size_t columns) {
   return HelpEntry(line.substr(0, gap), line.substr(text), text, columns);
 }
 
-// Lines without spaces before them are one paragraph.
-std::string BelowOptions(const std::string& text, size_t columns) {
-  std::istringstream lines(text);
-  std::string result;
-  std::string paragraph;
-  const auto end_paragraph = [&] {
-    if (!paragraph.empty()) result += Wrap(paragraph, columns, "") + '\n';
-    paragraph.clear();
-  };
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty() && line[0] != ' ') {
-      paragraph += line + ' ';
-      continue;
-    }
-    end_paragraph();
-    result += line.empty() ? "\n" : IndentedLine(line, columns);
-  }
-  end_paragraph();
-  return result;
-}
-
 }  // namespace
 
 size_t HelpColumns(std::FILE* stream) {
@@ -62,6 +41,26 @@ std::string HelpEntry(const std::string& left, const std::string& text, size_t c
   return Wrapped(fmt::format("{:<{}}", left, column), text, columns);
 }
 
+std::string TextBelowOptions(const std::string& text, size_t columns) {
+  std::istringstream lines(text);
+  std::string result;
+  std::string paragraph;
+  const auto end_paragraph = [&] {
+    if (!paragraph.empty()) result += Wrap(paragraph, columns, "") + '\n';
+    paragraph.clear();
+  };
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line[0] != ' ') {  // such lines are one paragraph
+      paragraph += line + ' ';
+      continue;
+    }
+    end_paragraph();
+    result += line.empty() ? "\n" : IndentedLine(line, columns);
+  }
+  end_paragraph();
+  return result;
+}
+
 std::string HelpText(const CommandHelp& help, size_t columns) {
   size_t column = 0;
   for (const CommandHelp::Option& option : help.options) {
@@ -74,7 +73,7 @@ std::string HelpText(const CommandHelp& help, size_t columns) {
     group = option.group;
     text += HelpEntry(LeftOf(option), option.text, column, columns);
   }
-  return text + '\n' + BelowOptions(help.examples, columns);
+  return text + '\n' + TextBelowOptions(help.examples, columns);
 }
 
 }  // namespace lopt

@@ -15,9 +15,12 @@ size_t HelpColumns(std::FILE* stream);
 std::string HelpEntry(const std::string& left, const std::string& text, size_t column,
                       size_t columns);
 
+// What stands below the options of a command, where paragraphs and lists are wrapped, but lines
+// that begin with spaces and hold no list, such as examples, stay as they are.
+std::string TextBelowOptions(const std::string& text, size_t columns);
+
 // What --help prints of a command: its synopsis, its options in their groups, and what stands below
-// them, where paragraphs and lists are wrapped, too, but lines that begin with spaces and hold no
-// list, such as examples, stay as they are.
+// them.
 std::string HelpText(const CommandHelp& help, size_t columns);
 
 }  // namespace lopt

@@ -36,6 +36,7 @@
 #include "lopt/lopt/use/one_file.h"
 #include "lopt/lopt/use/torch_script.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/shell.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
@@ -324,7 +325,7 @@ JudgedHere ReadJudged(const std::string& directory, const ThetaFile& file) {
   auto manifest = ReadRecordFile<EvaluationManifest>(directory + "/manifest.json");
   Require(manifest.status == "finished",
           "{}: the evaluation is {}, wanted one that is finished (lopt eval --resume --out {})",
-          directory, manifest.status, directory);
+          directory, manifest.status, ShellQuoted(directory));
   const std::string name = NameIn(manifest, directory, file);
   const Results results = ReadResults(directory + "/results.jsonl");
   Require(results.damage.empty(), "{}", results.damage);

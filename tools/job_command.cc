@@ -24,17 +24,25 @@ namespace lopt {
 
 namespace po = boost::program_options;
 
-RunSource ReadRunSource(const po::variables_map& values, const std::string& command,
-                        const std::string& synopsis, const Presets* presets) {
+std::string OutDirectory(const po::variables_map& values, const std::string& name) {
+  return TextOption(values, "out").value_or("runs/" + name);
+}
+
+RunSource ReadRunSource(const po::variables_map& values, RunKind kind, const std::string& synopsis,
+                        const Presets* presets) {
+  const char* command = kind == RunKind::kTraining ? "train" : "meta-train";
   const auto preset = TextOption(values, "preset");
   if (values.contains("config")) {
     if (preset) throw UsageError("Give a config file or --preset, not both");
     const std::string path = *TextOption(values, "config");
-    return {Config::Load(path), std::filesystem::path(path).stem().string()};
+    const std::string name = std::filesystem::path(path).stem().string();
+    RequireConfigElsewhere(path, OutDirectory(values, name), "run");
+    return {Config::Load(path), name};
   }
   if (preset) return {presets->Find(*preset), *preset};
   if (values.contains("resume") && values.contains("out")) {
     const std::string out = values["out"].as<std::string>();
+    RunDirectory(out, kind).RequireNoOther();
     try {
       return {InTodaysKeys(Config::Load(out + "/config.json")), ""};
     } catch (const Error& error) {
@@ -67,10 +75,13 @@ Config WithSettings(const po::variables_map& values, Config config, const std::s
 }
 
 int ThreadsOf(const po::variables_map& values, const Transport& transport) {
-  if (values.contains("threads")) return values["threads"].as<int>();
-  const int cores = AvailableCores();
-  const bool shared = cores == static_cast<int>(std::thread::hardware_concurrency());
-  return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
+  const int cores = ThreadsOption(values);
+  if (values.contains("threads")) return cores;
+  // A rank that is bound to cores, by itself or with its container, takes all of these. Those of
+  // the machine, and a limit of processor time, are for all ranks.
+  const bool bound =
+      cores == AffinityCores() && cores < static_cast<int>(std::thread::hardware_concurrency());
+  return bound ? cores : std::max(1, cores / transport.ranks_on_host());
 }
 
 std::string MpiexecWords(const Transport& transport) {

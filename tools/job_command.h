@@ -8,6 +8,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/presets.h"
+#include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/transport/transport.h"
 
 namespace lopt {
@@ -22,16 +23,21 @@ struct RunSource {
 };
 
 // The config file, --preset where the command has presets, or with --resume the config in --out.
-// `command` ("meta-train") and its synopsis are for messages.
-RunSource ReadRunSource(const boost::program_options::variables_map& values,
-                        const std::string& command, const std::string& synopsis,
-                        const Presets* presets);
+// The synopsis of the command is for messages. Throws UsageError if the run's own config.json would
+// replace the config file, and Error if --out holds what is not of this kind.
+RunSource ReadRunSource(const boost::program_options::variables_map& values, RunKind kind,
+                        const std::string& synopsis, const Presets* presets);
+
+// --out, or what a run from a source of this name has by default.
+std::string OutDirectory(const boost::program_options::variables_map& values,
+                         const std::string& name);
 
 // The config with what --set, --steps (the value of `steps_key`) and --seed replace in it.
 Config WithSettings(const boost::program_options::variables_map& values, Config config,
                     const std::string& steps_key);
 
-// --threads, or one for each core; the ranks on a host share them, unless each was given its own.
+// --threads as ThreadsOption has it, or one for each core; the ranks on a host share them, unless
+// each was given its own.
 int ThreadsOf(const boost::program_options::variables_map& values, const Transport& transport);
 
 // What goes before "lopt" on the line that starts this job again: "mpiexec -n 3 ", or nothing for a

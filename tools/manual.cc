@@ -7,15 +7,19 @@
 #include <vector>
 
 #include "lopt/base/file.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/help_text.h"
 
 namespace lopt {
 
 namespace {
 
 namespace po = boost::program_options;
+
+constexpr size_t kNotesColumns = kTerminalColumns - 7;  // what man leaves beside its margin
 
 // A text as roff reads it: nothing of it is a command.
 std::string Roff(const std::string& text) {
@@ -77,7 +81,8 @@ std::string CommandPage(const Command& command) {
     text += fmt::format("\n{}\n", Roff(option.text));
   }
   if (!help.examples.empty()) {
-    text += fmt::format(".SH NOTES\n.nf\n{}.fi\n", RoffLines(help.examples));
+    text += fmt::format(".SH NOTES\n.nf\n{}.fi\n",
+                        RoffLines(TextBelowOptions(help.examples, kNotesColumns)));
   }
   return text + ".SH SEE ALSO\n.BR lopt (1)\n";
 }

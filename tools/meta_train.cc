@@ -195,16 +195,20 @@ std::unique_ptr<ElasticTransport> ListenForWorkers(const NetworkOptions& network
                                             ListenGrpc(network.address, network.secrets.tls));
 }
 
-// Words of a command line that give the options again that say where workers come to.
-std::string ListenWords(const po::variables_map& values) {
-  std::string words;
-  for (const char* name :
-       {"listen", "init-method", "token-file", "tls-cert", "tls-key", "tls-ca"}) {
-    if (const auto value = TextOption(values, name)) {
-      words += fmt::format(" --{} {}", name, ShellQuoted(*value));
-    }
+// Says how a run goes on that has stopped; all else that its config says is in its directory. The
+// processes of a launcher are told by it who they are.
+void PrintGoOn(const po::variables_map& values, const Transport& transport,
+               const std::string& out_dir, bool listens, int64_t updates, int64_t meta_steps) {
+  PrintOut("Stopped after update {} of {}; the state is saved. To go on{}:\n", updates, meta_steps,
+           listens && values.contains("init-method") ? ", with the same launcher" : "");
+  std::string words = WordsAgain(values, {"threads", "devices", "allow-isa-change"});
+  if (transport.size() > 1) words += WordsAgain(values, {"learner-only"});
+  if (listens) {
+    words += WordsAgain(values, {"listen", "init-method", "wait-for", "token-file", "tls-cert",
+                                 "tls-key", "tls-ca", "insecure"});
   }
-  return words + (values.contains("insecure") ? " --insecure" : "");
+  PrintOut("  {}lopt meta-train --resume --out {}{}{}\n", MpiexecWords(transport),
+           ShellQuoted(out_dir), words, PluginWords(values));
 }
 
 // Meta-training as this rank of the job, or as the learner of workers elsewhere. Returns the exit
@@ -218,19 +222,21 @@ int Train(const po::variables_map& values, Transport* transport,
     throw UsageError("--from says where to go on; it wants --resume");
   }
   const RunSource source =
-      ReadRunSource(values, "meta-train", kMetaTrainSynopsis, &MetaTrainPresets());
+      ReadRunSource(values, RunKind::kMetaTraining, kMetaTrainSynopsis, &MetaTrainPresets());
   auto config = ReadOptions<MetaTrainConfig>(WithSettings(values, source.config, "meta_steps"));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
   if (const auto device = TextOption(values, "device")) config.device = *device;
   if (const auto theta = TextOption(values, "init-theta")) config.init_theta = ThetaPath(*theta);
 
+  if (!config.isa.empty()) PinIsa(config.isa);  // its errors come before the first line
+
   config.gather_checkpoints = config.gather_checkpoints || listening;
 
   const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
   MetaTrainerOptions options;
-  options.out_dir = TextOption(values, "out").value_or("runs/" + source.name);
+  options.out_dir = OutDirectory(values, source.name);
   options.threads = ThreadsOf(values, *transport);
   options.resume = values.contains("resume");
   if (values.contains("from")) options.from = values["from"].as<int64_t>();
@@ -275,10 +281,8 @@ int Train(const po::variables_map& values, Transport* transport,
   PrintSummary(result);
   PrintLedger(result);
   if (result.interrupted) {
-    PrintOut("Stopped after update {} of {}; the state is saved. To go on:\n",
-             result.learner.outer_step, config.meta_steps);
-    PrintOut("  {}lopt meta-train --resume --out {}{}{}\n", MpiexecWords(*transport),
-             ShellQuoted(options.out_dir), ListenWords(values), PluginWords(values));
+    PrintGoOn(values, *transport, options.out_dir, listening.has_value(), result.learner.outer_step,
+              config.meta_steps);
     return kExitInterrupted;
   }
   PrintOut("The weights are in {}\n", result.theta_path);
@@ -308,11 +312,15 @@ int TrainAsRank(const po::variables_map& values, Transport* transport) {
   if (listen) {
     listening = {.address = *listen};
     if (values.contains("wait-for")) listening->wait_for = values["wait-for"].as<int64_t>();
+    if (listening->wait_for < 0) {
+      throw UsageError(
+          fmt::format("--wait-for must be at least 0 workers, got {}", listening->wait_for));
+    }
   } else if (method) {
     const Rendezvous rendezvous = ReadRendezvous(*method);
     if (rendezvous.rank > 0) {
       const int threads = values.contains("threads")
-                              ? values["threads"].as<int>()
+                              ? ThreadsOption(values)
                               : std::max(1, AvailableCores() / rendezvous.processes_on_host);
       return RunWorker(values, ReadNetworkOptions(values, rendezvous.address), threads, true,
                        kRendezvousSeconds);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "lopt/tools/colour.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/help_text.h"
+#include "lopt/tools/log_sink.h"
 
 namespace lopt {
 
@@ -103,17 +105,19 @@ int RunCommand(const std::vector<std::string>& words) {
   return FindCommand(words[0]).run({words.begin() + 1, words.end()});
 }
 
-// spdlog itself looks at the terminal alone.
-void LogWithoutColour() {
-  for (const auto& sink : spdlog::default_logger()->sinks()) {
-    auto* colored = dynamic_cast<spdlog::sinks::stdout_color_sink_mt*>(sink.get());
-    if (colored != nullptr) colored->set_color_mode(spdlog::color_mode::never);
+// In place of spdlog's own output, which knows no progress line and looks at the terminal alone
+// for colours.
+void LogAboveProgress() {
+  for (spdlog::sink_ptr& sink : spdlog::default_logger()->sinks()) {
+    if (dynamic_cast<spdlog::sinks::stdout_color_sink_mt*>(sink.get()) == nullptr) continue;
+    sink = std::make_shared<LogSink>(
+        stdout, WantsColour(stdout) ? spdlog::color_mode::automatic : spdlog::color_mode::never);
   }
 }
 
 int RunAndReport(const std::vector<std::string>& words) {
   try {
-    if (!WantsColour(stdout)) LogWithoutColour();
+    LogAboveProgress();
     return RunCommand(words);
   } catch (const UsageError& error) {
     PrintFailure(error.what());

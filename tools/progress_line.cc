@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <utility>
 
 #include "lopt/base/print.h"
 #include "lopt/base/utf8.h"
@@ -18,6 +20,23 @@ namespace {
 
 constexpr double kTerminalSeconds = 0.2;
 constexpr double kPlainSeconds = 5;
+
+// The line that the next one replaces. Its mutex is held while anything is written beside it.
+struct OpenLine {
+  std::mutex mutex;
+  std::FILE* stream = nullptr;  // nullptr: there is none
+  std::string text;             // as it was written
+};
+
+OpenLine& TheOpenLine() {
+  static OpenLine open;
+  return open;
+}
+
+void WriteNow(std::FILE* stream, std::string_view text) {
+  WriteText(stream, text);
+  std::fflush(stream);
+}
 
 }  // namespace
 
@@ -34,16 +53,36 @@ void ProgressLine::Print(std::string line, double seconds) {
   if (on_terminal()) {
     if (!Fits(line)) line = FirstColumns(line, Width() - 1);
     const size_t first = std::min(line.find("  "), line.size());
-    PrintTo(stream_, "\r{}{}\x1b[K", Bold(line.substr(0, first), stream_), line.substr(first));
+    std::string text =
+        fmt::format("\r{}{}\x1b[K", Bold(line.substr(0, first), stream_), line.substr(first));
+    OpenLine& open = TheOpenLine();
+    const std::lock_guard lock(open.mutex);
+    WriteNow(stream_, text);
+    open.stream = stream_;
+    open.text = std::move(text);
   } else {
-    PrintTo(stream_, "{}\n", line);
+    WriteNow(stream_, line + '\n');
   }
-  std::fflush(stream_);
   printed_seconds_ = seconds;
 }
 
 void ProgressLine::End() {
-  if (printed_seconds_ >= 0 && on_terminal()) PrintTo(stream_, "\n");
+  if (!on_terminal()) return;
+  OpenLine& open = TheOpenLine();
+  const std::lock_guard lock(open.mutex);
+  if (open.stream != stream_) return;
+  WriteNow(stream_, "\n");
+  open.stream = nullptr;
+}
+
+WithoutProgressLine::WithoutProgressLine() : lock_(TheOpenLine().mutex) {
+  const OpenLine& open = TheOpenLine();
+  if (open.stream != nullptr) WriteNow(open.stream, "\r\x1b[K");
+}
+
+WithoutProgressLine::~WithoutProgressLine() {
+  const OpenLine& open = TheOpenLine();
+  if (open.stream != nullptr) WriteNow(open.stream, open.text);
 }
 
 int TerminalColumns(std::FILE* stream) {

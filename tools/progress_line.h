@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@ class ProgressLine {
  public:
   // `columns`: RewritableColumns of the stream.
   ProgressLine(std::FILE* stream, int columns) : stream_(stream), columns_(columns) {}
+  // Ends the line, so that the message of an error begins one of its own.
+  ~ProgressLine() { End(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   bool on_terminal() const { return columns_ > 0; }
   // Whether a line is shown whole: always where it is not rewritten in place.
@@ -32,6 +37,19 @@ class ProgressLine {
   std::FILE* stream_;
   int columns_;
   double printed_seconds_ = -1;  // -1: nothing yet
+};
+
+// While it lives, the progress line that is open on a terminal, if there is one, is not there; then
+// it is written again. For lines that others write, such as those of the log.
+class WithoutProgressLine {
+ public:
+  WithoutProgressLine();
+  ~WithoutProgressLine();
+  WithoutProgressLine(const WithoutProgressLine&) = delete;
+  WithoutProgressLine& operator=(const WithoutProgressLine&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> lock_;
 };
 
 // The terminal's width if the stream is one, else 0.

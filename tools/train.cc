@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
 #include "lopt/learner/train/train_config.h"
 #include "lopt/learner/train/trainer.h"
 #include "lopt/tools/build_info.h"
@@ -70,24 +72,30 @@ std::string TrainingLine(const TrainProgress& progress) {
                      FormatDuration(static_cast<double>(progress.steps - progress.step) / rate));
 }
 
+// For Config::With: a text also where it reads as JSON, "5". With refuses what is no UTF-8.
+std::string TextAsJson(const std::string& text) {
+  return IsUtf8(text) ? nlohmann::json(text).dump() : text;
+}
+
 // The training as this rank of the job. Returns the exit code.
 int TrainModel(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
-  const RunSource source = ReadRunSource(values, "train", kTrainSynopsis, nullptr);
+  const RunSource source = ReadRunSource(values, RunKind::kTraining, kTrainSynopsis, nullptr);
   Config written = source.config;
   if (const auto theta = TextOption(values, "theta")) {
-    written =
-        written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", ThetaPath(*theta));
+    written = written.With("optimizer", R"({"type": "Theta"})")
+                  .With("optimizer.file", TextAsJson(ThetaPath(*theta)));
   }
   auto config = ReadOptions<TrainConfig>(WithSettings(values, written, "steps"));
   if (const auto model = TextOption(values, "init-model")) config.init_model = *model;
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
+  if (!config.isa.empty()) PinIsa(config.isa);  // its errors come before the first line
 
   const bool speaks = transport->rank() == 0;
-  TrainOptions options{.out_dir = TextOption(values, "out").value_or("runs/" + source.name),
+  TrainOptions options{.out_dir = OutDirectory(values, source.name),
                        .threads = ThreadsOf(values, *transport),
                        .resume = values.contains("resume"),
                        .overwrite = values.contains("overwrite"),
@@ -98,8 +106,15 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   if (!speaks) return RunTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
 
   ProgressLine line(stdout, RewritableColumns(stdout));
+  TrainProgress last;
+  int64_t shown = last.step;
+  const auto show = [&] {
+    line.Print(TrainingLine(last), last.seconds);
+    shown = last.step;
+  };
   options.on_step = [&](const TrainProgress& step) {
-    if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
+    last = step;
+    if (line.IsDue(step.seconds)) show();
   };
   const std::string begun = fmt::format(
       "Training {} with {}: {}, {} on {}{}, {}, to {}", config.task.Type(), config.optimizer.Type(),
@@ -110,6 +125,7 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   PrintOut("{}\n", FitTerminal(stdout, begun));
   std::fflush(stdout);
   const TrainResult result = RunTraining(config, options);
+  if (last.step != shown) show();
   line.End();
   PrintOut("{} in {} ({} steps/s)\n", Counted(result.updates, "update"),
            FormatDuration(result.seconds),
@@ -119,8 +135,9 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     PrintOut("Stopped after update {} of {}; the state is saved. To go on:\n", result.state.step,
              config.steps);
-    PrintOut("  {}lopt train --resume --out {}{}\n", MpiexecWords(*transport),
-             ShellQuoted(options.out_dir), PluginWords(values));
+    PrintOut("  {}lopt train --resume --out {}{}{}\n", MpiexecWords(*transport),
+             ShellQuoted(options.out_dir), WordsAgain(values, {"threads", "allow-isa-change"}),
+             PluginWords(values));
     return kExitInterrupted;
   }
   PrintOut("The model is in {}\n", result.model_path);

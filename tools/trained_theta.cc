@@ -77,6 +77,12 @@ std::string ThetaPath(const std::string& named) {
        fmt::join(names, ", "), DidYouMean(named, names));
 }
 
+std::string ThetaName(const std::string& path) {
+  const std::string name = std::filesystem::path(path).stem().string();
+  if (name != "theta") return name;
+  return std::filesystem::path(AbsolutePath(path)).parent_path().filename().string();
+}
+
 bool ComesWithLopt(std::span<const std::byte> content) {
   return std::ranges::any_of(FilesOfFirst(TrainedDirectories()), [&](const std::string& file) {
     return std::ranges::equal(ReadFile(file), content);

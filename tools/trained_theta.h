@@ -25,6 +25,10 @@ inline constexpr const char* kThetaNames = "a file, or recommended or another th
 // names if it is neither.
 std::string ThetaPath(const std::string& named);
 
+// What the optimizer of a theta file is called: the file's name without its ending, or, where that
+// is theta, as meta-training calls it, the directory's.
+std::string ThetaName(const std::string& path);
+
 // Whether the bytes are those of a theta file that comes with lopt.
 bool ComesWithLopt(std::span<const std::byte> content);
 

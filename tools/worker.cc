@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "lopt/base/cores.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
@@ -72,9 +71,12 @@ int WorkerCommand(const std::vector<std::string>& arguments) {
   if (!address) {
     throw UsageError(fmt::format("--join says where the learner is; usage: {}", kWorkerSynopsis));
   }
-  return RunWorker(*values, ReadNetworkOptions(*values, *address),
-                   values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
-                   false, (*values)["patience"].as<double>());
+  const auto patience = (*values)["patience"].as<double>();
+  if (!(patience >= 0)) {
+    throw UsageError(fmt::format("--patience must be at least 0 seconds, got {}", patience));
+  }
+  const int threads = ThreadsOption(*values);
+  return RunWorker(*values, ReadNetworkOptions(*values, *address), threads, false, patience);
 }
 
 }  // namespace lopt

@@ -48,10 +48,12 @@ void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   if (options.out_dir.empty() || transport.rank() != 0) {
     return;
   }
-  const RunDirectory directory(options.out_dir);
+  const RunDirectory directory(options.out_dir, RunKind::kMetaTraining);
   Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",
           options.out_dir);
-  if (!options.resume && !options.overwrite) {
+  if (options.resume || options.overwrite) {
+    directory.RequireNoOther();
+  } else {
     directory.RequireNoRun();
   }
 }

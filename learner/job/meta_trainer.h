@@ -96,13 +96,13 @@ struct MetaTrainResult {
 //   its workers' files of a checkpoint, unless gather_checkpoints is set
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
-// holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
-// or its instruction set or device does; if another process runs in out_dir; if something cannot be
-// written. Throws Error as well if the ranks differ in version, config, instruction set or device.
-// In RunJob an Error ends all ranks; elsewhere they are to be ended with Transport::Abort. theta
-// after n updates is a function of the config (and the file init_theta) alone, bit for bit on one
-// instruction set and kind of device, for any number of ranks and threads; not so with mode "Async"
-// or a deadline.
+// holds none and resume is; if it holds a training run or an evaluation; if the resumed run's
+// config differs in anything but KeysFreeOnResume(), or its instruction set or device does; if
+// another process runs in out_dir; if something cannot be written. Throws Error as well if the
+// ranks differ in version, config, instruction set or device. In RunJob an Error ends all ranks;
+// elsewhere they are to be ended with Transport::Abort. theta after n updates is a function of the
+// config (and the file init_theta) alone, bit for bit on one instruction set and kind of device,
+// for any number of ranks and threads; not so with mode "Async" or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 }  // namespace lopt

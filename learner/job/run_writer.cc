@@ -28,7 +28,7 @@ RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& opt
       config_(experiment.config),
       options_(options),
       background_(background),
-      directory_(options.out_dir),
+      directory_(options.out_dir, RunKind::kMetaTraining),
       store_(directory_.CheckpointPath(),
              {.keep_last = config_.keep_last, .keep_every = config_.keep_every}, options.on_event) {
 }

@@ -37,11 +37,16 @@ struct RunManifest {
   }
 };
 
+// Whose run it is: that of meta-training or of training a model.
+enum class RunKind { kMetaTraining, kTraining };
+
 // The files of one run in its output directory (listed in learner/job/meta_trainer.h and
 // learner/train/trainer.h).
 class RunDirectory {
  public:
-  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+  // `kind`: of the run that is to be in it; none: of either.
+  explicit RunDirectory(std::string path, std::optional<RunKind> kind = std::nullopt)
+      : path_(std::move(path)), kind_(kind) {}
 
   const std::string& path() const { return path_; }
   std::string CheckpointPath() const { return path_ + "/checkpoints"; }
@@ -52,12 +57,16 @@ class RunDirectory {
   std::string JournalPath() const { return path_ + "/windows.bin"; }
 
   bool HoldsRun() const;
-  // Throws Error, with the ways out, if it holds a run.
+  // Throws Error if it holds a run of another kind than the one it is made for, or an evaluation.
+  // Files that both kinds have, as a run leaves them that died before its first checkpoint, tell
+  // nothing.
+  void RequireNoOther() const;
+  // Throws Error, with the ways out, if it holds a run; as RequireNoOther does if it is another's.
   void RequireNoRun() const;
   // Makes the directory where there is none. Throws Error (path and reason) if that fails or if
   // nothing can be written in it.
   void Create() const;
-  // Removes the run's files, and no others.
+  // Removes the run's files, and no others. Throws Error as RequireNoOther does.
   void RemoveRun() const;
   // Removes what a killed write of a file left beside it.
   void RemoveUnfinished() const;
@@ -69,6 +78,7 @@ class RunDirectory {
 
  private:
   std::string path_;
+  std::optional<RunKind> kind_;
 };
 
 }  // namespace lopt

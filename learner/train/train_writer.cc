@@ -48,7 +48,7 @@ TrainWriter::TrainWriter(const Training& training, const TrainOptions& options)
     : training_(training),
       options_(options),
       resolved_(WriteOptions("", training.config())),
-      directory_(options.out_dir),
+      directory_(options.out_dir, RunKind::kTraining),
       store_(directory_.CheckpointPath(),
              {.keep_last = training.config().keep_last, .keep_every = training.config().keep_every},
              options.on_event) {}

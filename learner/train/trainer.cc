@@ -69,10 +69,14 @@ void CheckTraining(const TrainOptions& options, const Transport& transport) {
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory ({})", OptionWords("out"));
   if (options.out_dir.empty() || transport.rank() != 0) return;
-  const RunDirectory directory(options.out_dir);
+  const RunDirectory directory(options.out_dir, RunKind::kTraining);
   Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",
           options.out_dir);
-  if (!options.resume && !options.overwrite) directory.RequireNoRun();
+  if (options.resume || options.overwrite) {
+    directory.RequireNoOther();
+  } else {
+    directory.RequireNoRun();
+  }
 }
 
 // One rank of a job.

@@ -69,13 +69,13 @@ struct TrainResult {
 //                        finished; metadata: config, data (Training::data), version
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
-// holds none and resume is; if the resumed training's config differs in anything but
-// Training::KeysFree(), or its optimizer's weights or instruction set do; if another process
-// runs in out_dir; if something cannot be written; and if the ranks differ in version, config or
-// instruction set. After an Error the other ranks of an MPI job are to be ended with
-// Transport::Abort. The params after n updates are a function of the config (and the files that it
-// names) alone, bit for bit on one instruction set, for any number of ranks and threads,
-// interrupted or not.
+// holds none and resume is; if it holds a meta-training run or an evaluation; if the resumed
+// training's config differs in anything but Training::KeysFree(), or its optimizer's weights or
+// instruction set do; if another process runs in out_dir; if something cannot be written; and if
+// the ranks differ in version, config or instruction set. After an Error the other ranks of an MPI
+// job are to be ended with Transport::Abort. The params after n updates are a function of the
+// config (and the files that it names) alone, bit for bit on one instruction set, for any number of
+// ranks and threads, interrupted or not.
 TrainResult RunTraining(const TrainConfig& config, const TrainOptions& options);
 
 }  // namespace lopt

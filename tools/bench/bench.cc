@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "lopt/base/cores.h"
 #include "lopt/base/device.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
@@ -311,12 +310,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (!values) {
     return kExitDone;
   }
-  BenchOptions bench{.threads = AvailableCores(), .repeats = (*values)["repeats"].as<int>()};
-  if (values->contains("threads")) {
-    bench.threads = (*values)["threads"].as<int>();
-  }
-  if (bench.threads < 1 || bench.repeats < 1) {
-    throw UsageError("bench: --threads and --repeats must be at least 1");
+  BenchOptions bench{.threads = ThreadsOption(*values), .repeats = (*values)["repeats"].as<int>()};
+  if (bench.repeats < 1) {
+    throw UsageError(fmt::format("bench: --repeats must be at least 1, got {}", bench.repeats));
   }
   if (values->contains("short")) {
     bench.repeats = 2;
@@ -325,22 +321,28 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("isa")) {
     PinIsa((*values)["isa"].as<std::string>());
   }
-  const auto refuse = [&](const std::vector<const char*>& given) {
+  const auto refuse = [&](const std::vector<const char*>& given, const std::string& with) {
     for (const char* option : given) {
-      if (values->contains(option)) {
-        throw UsageError(fmt::format("bench: --{} does not go with {}", option, arguments[0]));
+      if (values->contains(option) && !(*values)[option].defaulted()) {
+        throw UsageError(fmt::format("bench: --{} does not go with {}", option, with));
       }
     }
   };
-  if (tiles) refuse({"estimators", "device", "threads"});
-  if (growth) refuse({"estimators", "device"});
-  if (values->contains("estimators")) return BenchEstimatorsCommand(*values, bench.threads);
+  if (tiles) refuse({"estimators", "device", "threads"}, arguments[0]);
+  if (growth) refuse({"estimators", "device"}, arguments[0]);
+  if (values->contains("estimators")) {
+    refuse({"device", "filter", "repeats", "short"}, "--estimators");
+    return BenchEstimatorsCommand(*values, bench.threads);
+  }
   for (const char* option : {"theta", "runs", "windows", "out"}) {
     if (values->contains(option) && !(*values)[option].defaulted()) {
       throw UsageError(fmt::format("bench: --{} goes with --estimators", option));
     }
   }
-  if (values->contains("device")) return BenchDeviceCommand(*values, bench);
+  if (values->contains("device")) {
+    refuse({"filter"}, "--device");
+    return BenchDeviceCommand(*values, bench);
+  }
   const std::string pattern = (*values)["filter"].as<std::string>();
   std::vector<WorkloadMaker> chosen;
   const auto workloads = [&] {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -110,6 +111,9 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return SecondsBetween(start, SteadyClock::now());
 }
 
+// Several copies of a frame are in memory.
+constexpr int64_t kMostFrameBytes = int64_t{1} << 30;
+
 // The other ranks of a job wait five seconds for this one when it has ended.
 constexpr double kLearnerSeconds = 2.5;
 
@@ -167,10 +171,11 @@ Connections::Event Await(Connections* connections) {
 
 // One frame after the other from a learner to a worker and back, each in a thread of its own.
 int SendFrames(int64_t bytes, int64_t round_trips) {
+  std::future<void> worker_end;  // ends after the learner: that closes what it waits for
   const auto learner = ListenGrpc({.host = "127.0.0.1", .port = 0}, {});
   const std::string where = learner->Description();
   const auto most = static_cast<size_t>(bytes) + 1000;
-  std::thread worker_thread([&] {
+  worker_end = std::async(std::launch::async, [where, most, round_trips] {
     const auto worker = JoinGrpc(ParseNetAddress(where.substr(where.rfind(' ') + 1)), {});
     worker->Trust(1, most);
     worker->Send(1, {});
@@ -189,7 +194,7 @@ int SendFrames(int64_t bytes, int64_t round_trips) {
   }
   const double seconds = SecondsSince(start);
   learner->Close(worker);
-  worker_thread.join();
+  worker_end.get();
   PrintOut("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
            1e6 * seconds / static_cast<double>(round_trips),
            1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
@@ -223,6 +228,15 @@ int64_t AtLeastOne(const po::variables_map& values, const char* option) {
   return value;
 }
 
+int64_t FrameBytes(const po::variables_map& values) {
+  const int64_t bytes = AtLeastOne(values, "frame");
+  if (bytes > kMostFrameBytes) {
+    throw UsageError(
+        fmt::format("bench transport: --frame must be at most {}, got {}", kMostFrameBytes, bytes));
+  }
+  return bytes;
+}
+
 int RunTransportBench(const po::variables_map& values, Transport* transport) {
   const int64_t updates = AtLeastOne(values, "updates");
   if (values.contains("frame")) {
@@ -235,7 +249,7 @@ int RunTransportBench(const po::variables_map& values, Transport* transport) {
       throw UsageError(
           fmt::format("bench transport: --frame wants one process, got {}", transport->size()));
     }
-    return SendFrames(AtLeastOne(values, "frame"), updates);
+    return SendFrames(FrameBytes(values), updates);
   }
   const int64_t theta = AtLeastOne(values, "theta");
   const int64_t workers =

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
@@ -18,6 +16,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
 #include "lopt/base/record.h"
+#include "lopt/base/run_lock.h"
 #include "lopt/base/utf8.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/presets.h"
@@ -68,7 +67,8 @@ po::options_description DistillOptions() {
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the tasks' data files (data_dir).");
   add("out", po::value<std::string>()->value_name("DIR"),
-      "Directory for the results. Default: runs/distill- and the file's name.");
+      "Directory for the results. Default: runs/distill- and the file's name, or its directory's "
+      "where that is theta.");
   add("threads", po::value<int>()->value_name("N"),
       "Default: one for each core that the process may use.");
   add("isa", po::value<std::string>()->value_name("NAME"),
@@ -131,10 +131,10 @@ int DistillCommand(const std::vector<std::string>& arguments) {
   const std::string path = ThetaPath(*theta);
   const ThetaFile file = ReadScheduler(path, FailedCheckOf(*values));
   const EvaluationConfig config = ReadTasks(*values);
-  const std::string out =
-      TextOption(*values, "out")
-          .value_or("runs/distill-" + std::filesystem::path(path).stem().string());
+  const std::string out = TextOption(*values, "out").value_or("runs/distill-" + ThetaName(path));
+  const int threads = ThreadsOption(*values);
   MakeOutputDirectory(out);
+  const RunLock lock(out, "distill");
   const RateSchedule schedule =
       ReadOptions<LearnedSchedulerOptions>(file.learned_optimizer).schedule;
 
@@ -143,23 +143,25 @@ int DistillCommand(const std::vector<std::string>& arguments) {
            out);
   std::fflush(stdout);
   Distilled distilled{.theta = Utf8Text(path), .seeds = config.seeds};
+  ThetaFile formula;
   std::vector<SchedulerRecord> records;
-  ThreadPool(values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores())
-      .Run([&] {
-        records = RecordTrainings(file, config);
-        FittedFormula fitted = FitStepFormula(records, schedule);
-        const ThetaFile formula = WithFormula(file, fitted.formula);
-        WriteThetaFile(out + "/formula.safetensors", formula);
-        distilled.formula = fitted.formula;
-        distilled.not_fitted = std::move(fitted.not_fitted);
-        distilled.log_error = fitted.log_error;
-        distilled.tasks = CompareFormula(file, formula, config);
-        SumUp(&distilled);
-      });
+  ThreadPool(threads).Run([&] {
+    records = RecordTrainings(file, config);
+    FittedFormula fitted = FitStepFormula(records, schedule);
+    formula = WithFormula(file, fitted.formula);
+    distilled.formula = fitted.formula;
+    distilled.not_fitted = std::move(fitted.not_fitted);
+    distilled.log_error = fitted.log_error;
+    distilled.tasks = CompareFormula(file, formula, config);
+    SumUp(&distilled);
+    // All files at the end: whoever stops it before keeps those of an earlier call together.
+    lock.RequireNotSilent();
+    WriteThetaFile(out + "/formula.safetensors", formula);
+  });
   WriteRecordFile(out + "/formula.json", distilled);
-  PrintOut("{}", DistilledText(distilled, records, schedule));
   WriteTextFile(out + "/steps.html",
                 DistilledPage(distilled, records, schedule, VersionAndCommit(GetBuildInfo())));
+  PrintOut("{}", DistilledText(distilled, records, schedule));
   PrintOut("\nCurves: {}/steps.html\n", out);
   return kExitDone;
 }

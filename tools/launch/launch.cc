@@ -79,7 +79,7 @@ double Positive(const po::variables_map& values, const char* name) {
 }
 
 // The directory that --out names in the words of meta-train.
-std::string OutDirectory(const std::vector<std::string>& words) {
+std::string OutOfJob(const std::vector<std::string>& words) {
   const std::string prefix = "--out=";
   for (size_t i = 0; i < words.size(); ++i) {
     std::string directory;
@@ -144,6 +144,11 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
     throw UsageError(fmt::format("lopt launch runs meta-train, not '{}'; usage: {}", program[0],
                                  kLaunchSynopsis));
   }
+  // No rank is needed for it.
+  if (std::ranges::any_of(
+          program, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
+    return MetaTrainCommand({"--help"});
+  }
   if (!values.contains("ranks")) {
     throw UsageError(fmt::format("-n RANKS is missing; usage: {}", kLaunchSynopsis));
   }
@@ -151,7 +156,7 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   SupervisorOptions options;
   options.mpiexec = SplitAtSpaces(values["mpiexec"].as<std::string>());
   if (options.mpiexec.empty()) throw UsageError("--mpiexec wants a command, not ''");
-  options.out_dir = OutDirectory(program);
+  options.out_dir = OutOfJob(program);
   options.resume = !Take("--resume", 0, &program).empty();
   options.from = StepOf(Take("--from", 1, &program));
   if (options.from && !options.resume) {

@@ -163,6 +163,10 @@ class Supervisor {
       if (status == "finished") return kExitDone;
       if (status == "interrupted" || code == kExitInterrupted) return kExitInterrupted;
       if (stop_.Count() > 0) return Stopped(Describe(end));
+      Require(!MadeNoRun(end),
+              "the job ended with exit code 0 and without a run in {}, and would do so again; what "
+              "was launched: {}",
+              options_.out_dir, fmt::join(options_.program, " "));
       if (!CanBeHelped(end)) return code;
       const std::optional<double> delay = Fail(attempt, ranks, end);
       Require(delay.has_value(), "gave up after {} failures in a row without progress: {}",
@@ -174,9 +178,10 @@ class Supervisor {
  private:
   // Makes the directory. Throws Error if it is not for this launch.
   static std::unique_ptr<RunLock> LockDirectory(const SupervisorOptions& options) {
-    const RunDirectory directory(options.out_dir);
+    const RunDirectory directory(options.out_dir, RunKind::kMetaTraining);
     Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",
             options.out_dir);
+    if (options.resume || options.overwrite) directory.RequireNoOther();
     directory.Create();
     auto lock = std::make_unique<RunLock>(options.out_dir, "launch");
     const RunLock no_rank_runs(options.out_dir);
@@ -187,6 +192,12 @@ class Supervisor {
   int Stopped(const std::string& how) const {
     Say("{}; stopped, to be resumed from {}", how, DescribeCheckpoint());
     return kExitInterrupted;
+  }
+
+  // All ranks say that they have done what they were told, and that was not to meta-train.
+  bool MadeNoRun(const JobEnd& end) const {
+    return end.process.exit_code == kExitDone && !end.started && !end.silent &&
+           end.culprits.empty() && !run_.ManifestIsOwn();
   }
 
   bool CanBeHelped(const JobEnd& end) const {

@@ -45,10 +45,11 @@ struct SupervisorOptions {
 //   ended; a second stop kills the job, as does 5 s without an end before the learner has reported;
 // - the code of a command that no restart can help: one that exits with kExitUsage, or with
 //   kExitError before the learner has reported, unless fewer ranks may be tried.
-// Throws Error when it gives up, when out_dir holds a run and neither resume nor overwrite is set,
-// when it holds none and resume is, if another process runs in it (a supervisor: launch.lock, or a
-// rank 0: run.lock), or if mpiexec cannot be run. Nothing that it started is left when it returns,
-// throws or is killed.
+// Throws Error when it gives up, when a job ends with exit code 0 and has neither written a
+// manifest nor reported, when out_dir holds a run and neither resume nor overwrite is set, when it
+// holds none and resume is, if another process runs in it (a supervisor: launch.lock, or a rank 0:
+// run.lock), or if mpiexec cannot be run. Nothing that it started is left when it returns, throws
+// or is killed.
 //
 // To be called from a thread that lives as long as the process. Blocks the three signals in this
 // thread while it runs; other threads must not take them.

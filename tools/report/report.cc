@@ -14,6 +14,7 @@
 #include "lopt/base/print.h"
 #include "lopt/base/record.h"
 #include "lopt/tools/build_info.h"
+#include "lopt/tools/colour.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/report/estimators.h"
@@ -134,7 +135,7 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   }
   const WrittenReport report = WriteReport((*values)["directory"].as<std::vector<std::string>>(),
                                            TextOption(*values, "out").value_or(""));
-  for (const std::string& damage : report.damage) PrintErr("lopt: {}\n", damage);
+  for (const std::string& damage : report.damage) PrintFailure(damage);
   PrintOut("{}\n", report.path);
   return kExitDone;
 }

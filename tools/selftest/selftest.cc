@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <cmath>
@@ -38,6 +39,7 @@
 #include "lopt/tools/scratch_directory.h"
 #include "lopt/tools/selftest/known.h"
 #include "lopt/tools/selftest/trainings.h"
+#include "lopt/tools/stop_signal.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
@@ -66,12 +68,15 @@ class Skipped : public Error {
   using Error::Error;
 };
 
-// The checks with their results, a line for each as it ends.
+// The checks with their results, a line for each as it ends; none begins once `stop` is set.
 class Table {
  public:
-  Table() { PrintOut("{:<61} {:<8} {:>9}\n", "check", "result", "seconds"); }
+  explicit Table(const std::atomic<bool>* stop) : stop_(stop) {
+    PrintOut("{:<61} {:<8} {:>9}\n", "check", "result", "seconds");
+  }
 
   void Check(const std::string& name, const std::function<void()>& check) {
+    if (*stop_) return;
     const auto start = std::chrono::steady_clock::now();
     const char* result = "ok";
     std::string reason;
@@ -82,9 +87,9 @@ class Table {
       reason = skipped.what();
       ++skipped_;
     } catch (const std::exception& error) {
-      result = "FAILED";
+      result = *stop_ ? "stopped" : "FAILED";
       reason = error.what();
-      ++failed_;
+      if (!*stop_) ++failed_;
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     ++checks_;
@@ -100,11 +105,16 @@ class Table {
       PrintOut("{} of {} checks failed{}\n", failed_, checks_, skipped);
       return kExitError;
     }
+    if (*stop_) {
+      PrintOut("Stopped after {} checks{}\n", checks_, skipped);
+      return kExitInterrupted;
+    }
     PrintOut("{} checks passed{}\n", checks_ - skipped_, skipped);
     return kExitDone;
   }
 
  private:
+  const std::atomic<bool>* stop_;
   int checks_ = 0;
   int failed_ = 0;
   int skipped_ = 0;
@@ -274,10 +284,11 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
   }
 
   const OnlyWarnings quiet;
+  const std::atomic<bool>* stop = StopOnSignals("this check");  // which removes what it wrote
   const ScratchDirectory scratch("selftest");
   const std::string best = CurrentIsa();
   PrintOut("lopt {} on {}\n", VersionAndCommit(GetBuildInfo()), fmt::join(SupportedIsas(), ", "));
-  Table table;
+  Table table(stop);
   std::vector<float> on_best;
   table.Check("files: what is written is read", [&] { CheckFiles(scratch); });
   for (const std::string& isa : SupportedIsas()) {
@@ -306,7 +317,7 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
   });
   table.Check("the same bits on two ranks (mpiexec)", [&] {
     const std::string mpiexec = FindMpiexec(TextOption(*values, "mpiexec"));
-    Require(TrainOnTwoRanks(best, mpiexec, scratch / "ranks") == TrainTwoWorkers(best),
+    Require(TrainOnTwoRanks(best, mpiexec, scratch / "ranks", stop) == TrainTwoWorkers(best),
             "theta has other bits than from one process");
   });
   table.Check("the torch module", CheckTorch);

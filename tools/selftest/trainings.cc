@@ -75,7 +75,7 @@ std::vector<float> TrainTwoWorkers(const std::string& isa) {
 }
 
 std::vector<float> TrainOnTwoRanks(const std::string& isa, const std::string& mpiexec,
-                                   const std::string& directory) {
+                                   const std::string& directory, const std::atomic<bool>* stop) {
   MakeDirectories(directory);
   const std::string run = directory + "/run";
   const std::string log = directory + "/log";
@@ -93,6 +93,7 @@ std::vector<float> TrainOnTwoRanks(const std::string& isa, const std::string& mp
   ChildProcess job({"/bin/sh", "-c", command});
   const auto end = std::chrono::steady_clock::now() + kJobTime;
   while (!job.Poll()) {
+    Require(stop == nullptr || !*stop, "stopped before '{} -n 2' had ended", mpiexec);
     if (std::chrono::steady_clock::now() > end) {
       Fail("'{} -n 2' did not end within {} s: {}", mpiexec, kJobTime.count(), EndOf(log));
     }

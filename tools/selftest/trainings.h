@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ std::vector<float> TrainTwoWorkers(const std::string& isa);
 
 // The same on two ranks, started by `mpiexec`, a program with options of its own after spaces; its
 // files go to `directory`. Throws Error with what the job said if it fails or takes more than two
-// minutes.
+// minutes, and Error once `stop` is set, which may be nullptr. The job has ended then.
 std::vector<float> TrainOnTwoRanks(const std::string& isa, const std::string& mpiexec,
-                                   const std::string& directory);
+                                   const std::string& directory, const std::atomic<bool>* stop);
 
 }  // namespace lopt

@@ -24,6 +24,7 @@ import time
 
 DONE, FAILED, TO_BE_CONTINUED = 0, 1, 75  # exit codes, those of lopt
 PR_SET_PDEATHSIG = 1
+BUDGET_USED_UP = "the budget is used up"
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Options of lopt eval that judge a learned optimizer in further ways, and how the names of their results end.
@@ -256,6 +257,11 @@ class Piece:
         """The version of the tuner of an evaluation, as its manifest has it; 1 where it says none."""
         return json.loads(text_of(self.folder / "manifest.json")).get("tuner", 1)
 
+    def tasks_ended(self):
+        """How many results of an evaluation the next call goes on after: those of whole tasks."""
+        results = self.folder / "results.jsonl"
+        return len(lines_of(results)) if results.is_file() else 0
+
     def how_to_begin(self):
         there = self.folder / ("checkpoints" if self.kind == "meta-train" else "manifest.json")
         if there.is_file() or (there.is_dir() and any(there.iterdir())):
@@ -351,7 +357,9 @@ class Sweep:
         """Runs what is not finished, and notes what failed."""
         self.require_comparable()
         start = time.monotonic()
-        self._end = start + budget
+        self._budget, self._end = budget, start + budget
+        self._pieces_begun = 0
+        not_started = {}  # seconds that they need, by run
         if self.baselines and not self.baselines.finished:
             if not self._run_piece(self.baselines):
                 self.failed.append(self.baselines.title)
@@ -360,22 +368,29 @@ class Sweep:
             left = self._end - time.monotonic()
             needed = self.estimate(run)
             if left <= 0:
-                raise Stopped("the budget is used up")
+                raise Stopped(BUDGET_USED_UP)
             if needed > left:
                 say(f"{self.runs[run][0].title}: not started; it needs {duration(needed)} by the time of earlier "
                     f"runs, {duration(left)} of the budget are left")  # fmt: skip
+                not_started[run] = needed
                 continue
             for piece in self.runs[run]:
                 if not piece.finished and not self._run_piece(piece):
                     self.failed.append(piece.title)
                     break
+        if not_started and self._pieces_begun == 0:
+            run = min(not_started, key=not_started.get)
+            raise Error(f"--budget: {duration(budget)} is shorter than each run that is left, so the same command would never "
+                        f"start one; wanted more than {duration(not_started[run])}, for {self.runs[run][0].title}")  # fmt: skip
 
     def _run_piece(self, piece):
         """False if it failed. Throws Stopped if it was told to stop, by a signal or the end of the budget."""
         begin = piece.how_to_begin()
         if self._end <= time.monotonic():
-            raise Stopped(f"{piece.title}: {piece.kind} is not started, the budget is used up")
+            raise Stopped(f"{piece.title}: {piece.kind} is not started, {BUDGET_USED_UP}")
         piece.write_record()
+        self._pieces_begun += 1
+        ended_before = piece.tasks_ended() if piece.kind == "eval" else 0
         theta = ["--theta", f"{piece.theta[0]}={piece.theta[1]}"] if piece.theta else []
         command = [*self.program, *piece.arguments, *theta, *self._plugins, "--out", str(piece.folder), *begin]
         say(f"{piece.title}: {piece.kind}{', goes on' if begin == ['--resume'] else ''}")
@@ -391,6 +406,10 @@ class Sweep:
         if piece.finished:
             self.require_comparable()
         if why and not piece.finished:
+            whole_budget = self._pieces_begun == 1 and why == BUDGET_USED_UP
+            if piece.kind == "eval" and whole_budget and piece.tasks_ended() <= ended_before:
+                raise Error(f"--budget: {duration(self._budget)} is shorter than one task of the evaluation takes ({piece.title}), "
+                            "and a stop keeps whole tasks alone, so the same command would never go on; take a longer one")  # fmt: skip
             raise Stopped(f"{piece.title}: {piece.kind} is stopped, {why}; it can be resumed")
         if not piece.finished:
             lines = piece.log.read_text(errors="replace").splitlines()
@@ -406,7 +425,7 @@ class Sweep:
                 child.wait(None if why or math.isinf(left) else max(0, left))
                 return why
             except subprocess.TimeoutExpired:
-                why = "the budget is used up"
+                why = BUDGET_USED_UP
             except Interrupt as interrupt:
                 why = f"by {interrupt}"
             if child.poll() is None:
