@@ -17,6 +17,7 @@ namespace lopt {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr std::string_view kOwnEnd = ".lopt";
 constexpr char kShapes[] = "_output_shapes";  // of what comes out of a node
 constexpr char kFileVersion[] = "brain.Event:2";
 
@@ -34,15 +35,22 @@ std::string NextName(const std::vector<std::string>& older, double wall_time_sec
   if (!older.empty()) {
     seconds = std::max(seconds, SecondsOf(older.back()) + 1);
   }
-  return fmt::format("{}{:010}.lopt", kPrefix, seconds);
+  return fmt::format("{}{:010}{}", kPrefix, seconds, kOwnEnd);
+}
+
+// Of any program, in the order of their names.
+std::vector<std::string> AllEventFiles(const std::string& directory) {
+  std::vector<std::string> names;
+  std::ranges::copy_if(ListDirectory(directory), std::back_inserter(names),
+                       [](const std::string& name) { return name.starts_with(kPrefix); });
+  return names;
 }
 
 }  // namespace
 
 std::vector<std::string> EventFiles(const std::string& directory) {
-  std::vector<std::string> names;
-  std::ranges::copy_if(ListDirectory(directory), std::back_inserter(names),
-                       [](const std::string& name) { return name.starts_with(kPrefix); });
+  std::vector<std::string> names = AllEventFiles(directory);
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(kOwnEnd); });
   return names;
 }
 
@@ -58,7 +66,7 @@ struct TensorBoardWriter::Impl {
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, double wall_time_seconds)
     : impl_(std::make_unique<Impl>(directory + "/" +
-                                   NextName(EventFiles(directory), wall_time_seconds))) {
+                                   NextName(AllEventFiles(directory), wall_time_seconds))) {
   tensorboard::Event version;
   version.set_wall_time(wall_time_seconds);
   version.set_file_version(kFileVersion);

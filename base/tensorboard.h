@@ -12,8 +12,8 @@
 
 namespace lopt {
 
-// Names of the directory's event files, in the order in which TensorBoard reads them. Throws Error
-// if it cannot be listed.
+// Names of the directory's event files that a TensorBoardWriter wrote, in the order in which
+// TensorBoard reads them. Throws Error if it cannot be listed.
 std::vector<std::string> EventFiles(const std::string& directory);
 
 // A node of a graph that TensorBoard shows: an operation or a tensor.

@@ -223,6 +223,7 @@ SplitScore JudgeExamples(const TaskFamily& task, std::span<const float> config,
     loss_sum += weight * double{loss};
     if (accuracy) accuracy_sum += weight * double{aux[*accuracy]};
     if (parts > 0) score.part_losses.push_back(loss);
+    NoteProgress();
   }
   score.loss = static_cast<float>(loss_sum);
   score.accuracy =

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -178,10 +179,10 @@ std::vector<EstimatorGradient> GradientLearner::MeansByEstimator(
       return fmt::format("GradientLearner: that of estimator {} of gradient {}", e, i);
     });
     if (rows.gradients == 0) continue;
+    // All that run it have one weight; it is 0 of others, one of which may have the sum of a tree's
+    // node.
     for (const AggregatedGradient& gradient : gradients) {
-      const EstimatorReport& report = part_of(gradient);
-      if (report.gradient.size() > 0 || report.partial.gradients > 0)
-        means[e].weight = report.weight;
+      means[e].weight = std::max(means[e].weight, part_of(gradient).weight);
     }
     means[e].gradient = rows.Mean(sum_, size);
     ZeroFrozen(&means[e].gradient);

@@ -115,14 +115,13 @@ TEST_CASE("the files of a resumed run sort in the order they were made, whatever
             "events.out.tfevents.1700000002.lopt", "events.out.tfevents.1800000000.lopt"});
 }
 
-TEST_CASE("the event files of a directory are those of that name") {
+TEST_CASE("the event files of a directory are lopt's own, and sort behind those of others") {
   const TempDirectory directory;
-  TensorBoardWriter(directory.path(), 3);
   WriteTextFile(directory / "notes.txt", "mine");
-  WriteTextFile(directory / "events.out.tfevents.0000000002.host", "");
+  WriteTextFile(directory / "events.out.tfevents.0000000004.host", "");
+  TensorBoardWriter(directory.path(), 3);
   CHECK(EventFiles(directory.path()) ==
-        std::vector<std::string>{"events.out.tfevents.0000000002.host",
-                                 "events.out.tfevents.0000000003.lopt"});
+        std::vector<std::string>{"events.out.tfevents.0000000005.lopt"});
 }
 
 TEST_CASE("an event file in a directory that is not there is an Error") {

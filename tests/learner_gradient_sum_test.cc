@@ -236,9 +236,13 @@ MetaTrainConfig TreeOf(int64_t workers, int64_t meta_steps = 20) {
 
 TEST_CASE(
     "Runs that add up a tree have the same bits on any threads and ranks and after a resume") {
-  for (const Weighting weighting : {Weighting::kFixed, Weighting::kEqualNorm}) {
+  for (const auto& [weighting, each] :
+       {std::pair(Weighting::kFixed, 0), std::pair(Weighting::kEqualNorm, 0),
+        std::pair(Weighting::kEqualNorm, 1)}) {
     MetaTrainConfig config = TreeOf(5, 9);
     config.weighting = weighting;
+    config.estimators_per_worker = each;
+    if (each > 0) config.estimators.push_back(config.estimators[0]);
     const TempDirectory whole;
     const MetaTrainResult one = RunMetaTraining(config, {.out_dir = whole.path()});
     CHECK(one.learner.theta.allFinite());

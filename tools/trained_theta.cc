@@ -78,7 +78,7 @@ std::string ThetaPath(const std::string& named) {
 }
 
 std::string ThetaName(const std::string& path) {
-  const std::string name = std::filesystem::path(path).stem().string();
+  std::string name = std::filesystem::path(path).stem().string();
   if (name != "theta") return name;
   return std::filesystem::path(AbsolutePath(path)).parent_path().filename().string();
 }

@@ -66,8 +66,8 @@ MetaTrainResult LearnerRole::Run() {
       experiment_->RequireDataDirUsed();
     });
   }
-  Begin();
   try {
+    Begin();
     return Loop();
   } catch (const std::exception& error) {
     if (writer_) {

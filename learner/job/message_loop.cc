@@ -58,8 +58,8 @@ void MessageLoop::WriteStatus() {
                                              .state = std::string(options_.state()),
                                              .time_seconds = SecondsSince1970()});
   } catch (const Error& error) {
-    spdlog::warn("{}; going on without it", error.what());
-    status_path_.clear();
+    // The next one may be written: a supervisor takes a rank that says nothing for a hung one.
+    if (!std::exchange(status_failed_, true)) spdlog::warn("{}; it is tried again", error.what());
   }
 }
 

@@ -83,6 +83,7 @@ class MessageLoop {
   Clock::time_point beaten_;
   Clock::time_point status_written_ = {};
   std::string status_path_;
+  bool status_failed_ = false;  // a file could not be written, which was said
   std::string host_;
 };
 

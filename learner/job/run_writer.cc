@@ -318,6 +318,7 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
 }
 
 void RunWriter::Fail(const std::string& error, int64_t updates) {
+  if (!journal_) return;  // the directory was not opened; it may hold another's run
   // The cause matters more than a manifest that cannot be written.
   try {
     lock_->RequireHeld();

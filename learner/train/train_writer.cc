@@ -144,7 +144,6 @@ void TrainWriter::Save(const TrainState& state) {
 
 std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
   lock_->RequireHeld();
-  throughput_->Finish();
   metrics_->Flush();
   SyncLogs(directory_.path(), {.bytes = LogBytes(directory_.path())});
   std::string path;

@@ -42,6 +42,11 @@ class TrainWriter {
   // Writes a checkpoint, unless the newest is of this step.
   void Save(const TrainState& state);
 
+  // To be called after the last update, before the last checkpoint.
+  void FinishThroughput() {
+    lock_->RequireHeld();
+    throughput_->Finish();
+  }
   // The last files, the model's if it is not interrupted; returns that one's path.
   std::string Finish(const TrainState& state, bool interrupted);
   // Notes in the manifest why the training, once begun, has failed; if that fails too, it is

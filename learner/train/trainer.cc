@@ -293,7 +293,10 @@ class TrainJob {
     }
     loop_.SetUpdates(state_.step);
     result.interrupted = state_.step < config_.steps;
-    if (writer_) Save();
+    if (writer_) {
+      writer_->FinishThroughput();
+      Save();
+    }
     if (!result.interrupted) {
       // After the checkpoint: a training that goes on from it judges this model again.
       result.judged = Judged();

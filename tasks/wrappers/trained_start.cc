@@ -11,6 +11,7 @@
 #include "lopt/base/denormals.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/base/progress.h"
 #include "lopt/tasks/wrappers/delayed_gradients.h"
 #include "lopt/tasks/wrappers/reparam_weights.h"
 #include "lopt/tasks/wrappers/sampled_family.h"
@@ -163,6 +164,7 @@ void TrainedStart::TrainEarlier(Key key, std::span<float> params, std::span<floa
                        scratch);
     if (!std::isfinite(loss)) fail("the loss", step);
     adam.Step(gradient, params);
+    NoteProgress();
   }
   if (std::ranges::any_of(params, [](float x) { return !std::isfinite(x); })) {
     fail("a param", options_.steps);
