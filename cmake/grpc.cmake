@@ -1,6 +1,6 @@
 # Elastic workers over gRPC, in learner/elastic/grpc/ and tls_check.cc; where there is no gRPC, grpc_connections_nogrpc.cc stands in for them.
-set(LOPT_GRPC AUTO CACHE STRING "Workers that come and go, over gRPC: ON, OFF, or AUTO: where gRPC is found")
-set_property(CACHE LOPT_GRPC PROPERTY STRINGS AUTO ON OFF)
+include(${CMAKE_CURRENT_LIST_DIR}/auto_option.cmake)
+lopt_auto_option(LOPT_GRPC "Workers that come and go, over gRPC: ON, OFF, or AUTO: where gRPC is found")
 set(lopt_has_grpc OFF)
 if(LOPT_GRPC)
   message(STATUS "Asking pkg-config for gRPC")
@@ -8,11 +8,9 @@ if(LOPT_GRPC)
   find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
   if(GRPC_FOUND AND GRPC_CPP_PLUGIN)
     set(lopt_has_grpc ON)
-  elseif(NOT LOPT_GRPC STREQUAL AUTO)
-    message(FATAL_ERROR "LOPT_GRPC is ${LOPT_GRPC}, but gRPC (libgrpc++-dev) or its compiler (protobuf-compiler-grpc) is not found")
-  else()
-    message(STATUS "gRPC not found: workers that come and go are left out")
   endif()
+  lopt_settle(LOPT_GRPC lopt_has_grpc "gRPC (libgrpc++-dev) or its compiler (protobuf-compiler-grpc) is not found"
+    "gRPC not found: workers that come and go are left out")
 endif()
 
 # Most of the time that these files take to compile goes into gRPC's headers, so they are compiled as one.

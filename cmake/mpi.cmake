@@ -1,10 +1,7 @@
 # Jobs of several processes over MPI: MPICH where there are several; MPI_C_COMPILER or MPI_HOME choose another. From here on LOPT_MPI is ON or OFF.
-get_property(help CACHE LOPT_MPI PROPERTY HELPSTRING)
-if(LOPT_MPI AND help STREQUAL "Meta-training over several processes, where MPI is found")
-  unset(LOPT_MPI CACHE)  # of an older build directory, where ON was the default and meant AUTO
-endif()
-set(LOPT_MPI AUTO CACHE STRING "Meta-training over several processes, with MPI: ON, OFF, or AUTO: where MPI is found")
-set_property(CACHE LOPT_MPI PROPERTY STRINGS AUTO ON OFF)
+include(${CMAKE_CURRENT_LIST_DIR}/auto_option.cmake)
+lopt_auto_option(LOPT_MPI "Meta-training over several processes, with MPI: ON, OFF, or AUTO: where MPI is found"
+  "Meta-training over several processes, where MPI is found")
 if(LOPT_MPI)
   enable_language(C)
   if(NOT MPI_C_COMPILER AND NOT MPI_HOME)
@@ -12,12 +9,6 @@ if(LOPT_MPI)
     find_program(MPIEXEC_EXECUTABLE NAMES mpiexec.mpich mpiexec)
   endif()
   find_package(MPI COMPONENTS C QUIET)
-  if(MPI_C_FOUND)
-    set(LOPT_MPI ON)
-  elseif(NOT LOPT_MPI STREQUAL AUTO)
-    message(FATAL_ERROR "LOPT_MPI is ${LOPT_MPI}, but MPI (libmpich-dev) is not found; MPI_C_COMPILER or MPI_HOME names one")
-  else()
-    message(STATUS "MPI not found: jobs of several processes are left out")
-    set(LOPT_MPI OFF)
-  endif()
+  lopt_settle(LOPT_MPI MPI_C_FOUND "MPI (libmpich-dev) is not found; MPI_C_COMPILER or MPI_HOME names one"
+    "MPI not found: jobs of several processes are left out")
 endif()

@@ -1,18 +1,8 @@
 # LibTorch, for torch tasks. From here on LOPT_TORCH is ON or OFF.
-get_property(help CACHE LOPT_TORCH PROPERTY HELPSTRING)
-if(LOPT_TORCH AND help STREQUAL "Build the LibTorch module (torch tasks)")
-  unset(LOPT_TORCH CACHE)  # of an older build directory, where ON was the default and meant AUTO
-endif()
-set(LOPT_TORCH AUTO CACHE STRING "The LibTorch module (torch tasks): ON, OFF, or AUTO: where LibTorch is found")
-set_property(CACHE LOPT_TORCH PROPERTY STRINGS AUTO ON OFF)
+include(${CMAKE_CURRENT_LIST_DIR}/auto_option.cmake)
+lopt_auto_option(LOPT_TORCH "The LibTorch module (torch tasks): ON, OFF, or AUTO: where LibTorch is found" "Build the LibTorch module (torch tasks)")
 if(LOPT_TORCH)
   find_package(Torch QUIET)
-  if(Torch_FOUND)
-    set(LOPT_TORCH ON)
-  elseif(NOT LOPT_TORCH STREQUAL AUTO)
-    message(FATAL_ERROR "LOPT_TORCH is ${LOPT_TORCH}, but LibTorch (libtorch-dev) is not found; CMAKE_PREFIX_PATH names one")
-  else()
-    message(STATUS "LibTorch not found: torch tasks are left out (CMAKE_PREFIX_PATH names another LibTorch)")
-    set(LOPT_TORCH OFF)
-  endif()
+  lopt_settle(LOPT_TORCH Torch_FOUND "LibTorch (libtorch-dev) is not found; CMAKE_PREFIX_PATH names one"
+    "LibTorch not found: torch tasks are left out (CMAKE_PREFIX_PATH names another LibTorch)")
 endif()

@@ -41,12 +41,10 @@ int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves
 
 // Results are of losses and scores. The params of all trainings together may be too many to keep.
 TrainingCurve WithoutParams(TrainingCurve curve) {
-  TrainingCurve kept;
-  kept.train_loss = std::move(curve.train_loss);
-  kept.train_accuracy = std::move(curve.train_accuracy);
-  kept.judged = std::move(curve.judged);
-  kept.seconds = curve.seconds;
-  return kept;
+  for (std::vector<float>* one : {&curve.config, &curve.params, &curve.model_state}) {
+    *one = std::vector<float>();
+  }
+  return curve;
 }
 
 void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, RunResult* result) {

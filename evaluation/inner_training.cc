@@ -181,7 +181,9 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
   const auto [first, last] = task.ExampleRange(split);
   const std::span<int32_t> examples = scratch.Take<int32_t>(last - first);
   std::iota(examples.begin(), examples.end(), static_cast<int32_t>(first));
-  return JudgeExamples(task, config, params, model_state, split, examples, key, scratch);
+  const bool is_trained_on = split == Split::kTrain && !examples.empty();
+  return JudgeExamples(task, config, params, model_state, is_trained_on ? Split::kTest : split,
+                       examples, key, scratch);
 }
 
 SplitScore JudgeExamples(const TaskFamily& task, std::span<const float> config,

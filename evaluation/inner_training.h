@@ -33,7 +33,8 @@ SplitScore JudgeExamples(const TaskFamily& task, std::span<const float> config,
                          Workspace& scratch, const Answers& answers = {});
 
 // The score of params [P] on all examples of a split or, in families without a data set, on the
-// data of `key`.
+// data of `key`. Those of train are judged as they are, without what a family does in training:
+// augmentation, and statistics of the batch.
 SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
                         std::span<const float> params, std::span<const float> model_state,
                         Split split, Key key, Workspace& scratch);

@@ -311,21 +311,14 @@ class UnflushedFiles final : public PassingFiles {
   int flush_error = 0;
 };
 
-class UnflushedEnvironment final : public LikeSystemEnvironment {
- public:
-  FileSystem& files() override { return of_it; }
-
-  UnflushedFiles of_it;
-};
-
 TEST_CASE("A directory that nobody can flush is no error, and a flush that fails is one") {
   SyncDirectory("/proc");
   const TemporaryDirectory directory;
-  UnflushedEnvironment environment;
+  EnvironmentWith<UnflushedFiles> environment;
   const InEnvironment inside(&environment);
   const auto error = [&](int open_error, int flush_error) {
-    environment.of_it.open_error = open_error;
-    environment.of_it.flush_error = flush_error;
+    environment.files().open_error = open_error;
+    environment.files().flush_error = flush_error;
     return MessageOf([&] { SyncDirectory(directory.path()); });
   };
   CHECK(error(0, EINVAL) == "");
@@ -335,8 +328,8 @@ TEST_CASE("A directory that nobody can flush is no error, and a flush that fails
   CHECK(error(EMFILE, 0) ==
         "cannot open the directory " + directory.path() + ": Too many open files");
   // A file must reach the disk all the same.
-  environment.of_it = UnflushedFiles();
-  environment.of_it.flush_error = EINVAL;
+  environment.files() = UnflushedFiles();
+  environment.files().flush_error = EINVAL;
   CHECK(MessageOf([&] { WriteTextFile(directory / "file", "text"); }) ==
         "cannot write " + (directory / "file") + ": Invalid argument");
 }

@@ -231,17 +231,9 @@ class SweptFiles final : public PassingFiles {
   bool swept_ = false;
 };
 
-class SweptEnvironment final : public LikeSystemEnvironment {
- public:
-  FileSystem& files() override { return files_; }
-
- private:
-  SweptFiles files_;
-};
-
 TEST_CASE("Who loses the race for a lock is told that it is in use, though its file was swept") {
   const TempDirectory scratch;
-  SweptEnvironment environment;
+  EnvironmentWith<SweptFiles> environment;
   const InEnvironment in(&environment);
   CHECK_EQ(ErrorOf([&] { const RunLock lock(scratch.path()); }),
            fmt::format("{} is in use: process {} on host {} runs in it", scratch.path(), ::getpid(),

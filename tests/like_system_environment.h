@@ -32,4 +32,14 @@ class LikeSystemEnvironment : public Environment {
   void Say(std::string_view line) override { System().Say(line); }
 };
 
+// The system's, but for its files.
+template <class Files>
+class EnvironmentWith final : public LikeSystemEnvironment {
+ public:
+  Files& files() override { return files_; }
+
+ private:
+  Files files_;
+};
+
 }  // namespace lopt

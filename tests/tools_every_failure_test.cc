@@ -130,15 +130,6 @@ class TrappedFiles final : public FileSystem {
   FileSystem& files_ = SystemFiles();
 };
 
-// The system's environment with such files.
-class TrappedEnvironment final : public LikeSystemEnvironment {
- public:
-  FileSystem& files() override { return files_; }
-
- private:
-  TrappedFiles files_;
-};
-
 }  // namespace
 }  // namespace lopt
 
@@ -218,7 +209,7 @@ class SmokeRun {
                                         "--out",
                                         out()};
       words.insert(words.end(), more.begin(), more.end());
-      TrappedEnvironment environment;
+      EnvironmentWith<TrappedFiles> environment;
       const InEnvironment in(&environment);
       if (trap != nullptr) {
         trap->springs_at = springs_at;

@@ -127,23 +127,14 @@ class SlowFiles final : public PassingFiles {
   int calls = 0;
 };
 
-class SlowEnvironment final : public LikeSystemEnvironment {
- public:
-  FileSystem& files() override { return files_; }
-  int calls() const { return files_.calls; }
-
- private:
-  SlowFiles files_;
-};
-
 TEST_CASE("A token is made and read whole where the system takes a byte at a time") {
   const TempDirectory directory;
-  SlowEnvironment environment;
+  EnvironmentWith<SlowFiles> environment;
   const InEnvironment inside(&environment);
   MakeTokenFile(directory / "token");
-  CHECK_EQ(environment.calls(), 65);
+  CHECK_EQ(environment.files().calls, 65);
   CHECK_EQ(ReadSecretFile(directory / "token").size(), 65);
-  CHECK_EQ(environment.calls(), 65 + 66);  // the last finds the end
+  CHECK_EQ(environment.files().calls, 65 + 66);  // the last finds the end
 }
 
 TEST_CASE("A token that cannot be made is an error that says what else there is") {

@@ -21,7 +21,8 @@ namespace {
 constexpr double kTerminalSeconds = 0.2;
 constexpr double kPlainSeconds = 5;
 
-// The line that the next one replaces. Its mutex is held while anything is written beside it.
+// The line that the next one replaces. Its mutex is held while it, or a line of the log, is
+// written.
 struct OpenLine {
   std::mutex mutex;
   std::FILE* stream = nullptr;  // nullptr: there is none

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "lopt/base/eigen.h"
@@ -159,16 +158,9 @@ Metrics Training::Update(std::span<const WorkerStep> workers, TrainState* state,
 }
 
 Metrics Training::Judge(const TrainState& state, Workspace& scratch) const {
-  const Workspace::Frame frame(scratch);
-  const auto [first, last] = task_->ExampleRange(config_.eval_split);
-  const std::span<int32_t> examples = scratch.Take<int32_t>(last - first);
-  std::iota(examples.begin(), examples.end(), static_cast<int32_t>(first));
-  // On train a family augments its examples and takes statistics of the batch; the model is judged
-  // on them as they are.
-  const Split as = examples.empty() ? config_.eval_split : Split::kTest;
   const SplitScore score =
-      JudgeExamples(*task_, AsSpan(task_config_), EvalParams(state), AsSpan(state.model_state), as,
-                    examples, FoldIn(key_, TrainingDraw::kJudge), scratch);
+      JudgeOnSplit(*task_, AsSpan(task_config_), EvalParams(state), AsSpan(state.model_state),
+                   config_.eval_split, FoldIn(key_, TrainingDraw::kJudge), scratch);
   // loss/train and accuracy/train are those of batches.
   const std::string split(config_.eval_split == Split::kTrain ? kWholeTrain
                                                               : ToString(config_.eval_split));
