@@ -33,7 +33,7 @@ using What = Connections::Event::What;
 using TimePoint = std::chrono::steady_clock::time_point;
 
 bool SkippedWithoutGrpc() {
-  if (!GrpcLibrary().empty()) return false;
+  if (FindModule(kGrpcModule)) return false;
   SkipTest("this program was built without gRPC");
   return true;
 }

@@ -51,7 +51,7 @@ inline std::string ToString(Carriage carriage) {
 
 // Those that this program has.
 inline std::vector<Carriage> Carriages() {
-  if (GrpcLibrary().empty()) return {Carriage::kLocal};
+  if (!FindModule(kGrpcModule)) return {Carriage::kLocal};
   return {Carriage::kLocal, Carriage::kGrpc};
 }
 

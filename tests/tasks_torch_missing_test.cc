@@ -43,7 +43,7 @@ void MakeTorchTask() {
 
 TEST_CASE("A torch task without the torch module says what is missing and where it was sought") {
   const ModuleDirectory directory("lopt_torch_missing");
-  CHECK_FALSE(FindTorchModule().has_value());
+  CHECK_FALSE(FindModule(kTorchModule).has_value());
   CHECK_THROWS_WITH_AS(
       MakeTorchTask(),
       ("task 'TorchImageMLP' needs the torch module liblopt_torch_module.so, which is not "
@@ -83,7 +83,7 @@ TEST_CASE("A module file that cannot be loaded is an error with the system's rea
   const std::string file = directory.path() + "/liblopt_torch_module.so";
   std::ofstream(file) << "not a library, and long enough to hold the header of one: "
                       << std::string(100, '.');
-  CHECK_EQ(FindTorchModule(), file);
+  CHECK_EQ(FindModule(kTorchModule), file);
   CHECK_THROWS_WITH_AS(MakeTorchTask(),
                        ("task 'TorchImageMLP' needs the torch module " + file +
                         ", which cannot be loaded: " + file + ": invalid ELF header")
@@ -113,7 +113,7 @@ TEST_CASE("Torch tasks are listed with their options whether or not the module i
 TEST_CASE(
     "The module is sought beside the program, in ../lib/lopt and where lopt is installed, and in "
     "no directory of the build but the program's own") {
-  const std::vector<std::string> directories = TorchModuleDirectories();
+  const std::vector<std::string> directories = ModuleDirectories();
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   REQUIRE_GE(directories.size(), 3);
   CHECK_EQ(directories[0], program.string());

@@ -51,7 +51,7 @@ Results Evaluate(const TaskFamily& task, const std::vector<Key>& keys,
 
 // Each test case runs in a process of its own, so the first two see torch come in.
 TEST_CASE("Finding the torch module and listing task types loads no LibTorch") {
-  REQUIRE(FindTorchModule().has_value());
+  REQUIRE(FindModule(kTorchModule).has_value());
   CHECK_NE(TaskRegistry().table().entries().size(), 0);
   TaskRegistry().Make(Config::Parse(R"({"type": "ImageMLP"})", "test"), TaskResources(""));
   CHECK_FALSE(TorchIsLoaded());

@@ -154,7 +154,7 @@ TEST_CASE("The bench of growth times inner steps of every size") {
 }
 
 TEST_CASE("What the bench says beside its JSON goes to stderr") {
-  if (!FindTorchModule()) {
+  if (!FindModule(kTorchModule)) {
     SkipTest("there is no torch module");
     return;
   }

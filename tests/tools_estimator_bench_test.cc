@@ -157,7 +157,7 @@ TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
 
 // In so many runs.
 void FindBias(int64_t runs) {
-  if (!FindTorchModule()) {
+  if (!FindModule(kTorchModule)) {
     SkipTest("there is no torch module");
     return;
   }

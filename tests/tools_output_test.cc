@@ -230,7 +230,7 @@ TEST_CASE("A place that cannot be looked at is an error that names it and says w
 TEST_CASE("Threads that cannot be started are an error") { CheckWithFewThreads(0, ""); }
 
 TEST_CASE("Threads that cannot be started are an error also where a learner listens") {
-  if (GrpcLibrary().empty()) {
+  if (!FindModule(kGrpcModule)) {
     SkipTest("this program was built without gRPC");
     return;
   }

@@ -31,11 +31,13 @@ std::string OrElse(const std::string& text, const char* other) {
   return text.empty() ? other : text;
 }
 
-std::string TorchLine() {
-  const auto path = FindTorchModule();
-  if (!path) return "torch module " + WhyNoTorchModule();
+// "1.13.1 (/usr/lib/lopt/liblopt_torch_module.so)", or why there is no module.
+template <class VersionOf>
+std::string ModuleLine(const ModuleKind& module, const VersionOf& version_of) {
+  const auto path = FindModule(module);
+  if (!path) return fmt::format("{} module {}", module.key, WhyNoModule(module));
   try {
-    return fmt::format("{} ({})", OpenTorchModule("lopt version").torch_version, *path);
+    return fmt::format("{} ({})", version_of(), *path);
   } catch (const Error& error) {
     return error.what();
   }
@@ -108,9 +110,10 @@ int VersionCommand(const std::vector<std::string>& arguments) {
            KernelsAreNative() ? "; kernels of one processor" : "");
   PrintOut("Highway:          {}\n", HighwayLine());
   PrintOut("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
-  PrintOut("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));
+  PrintOut("gRPC:             {}\n", ModuleLine(kGrpcModule, GrpcLibrary));
   PrintOut("CUDA:             {}\n", CudaLine());
-  PrintOut("LibTorch:         {}\n", TorchLine());
+  PrintOut("LibTorch:         {}\n",
+           ModuleLine(kTorchModule, [] { return OpenTorchModule("lopt version").torch_version; }));
   PrintOut("plug-ins:         built for {}\n", LOPT_ABI);
   return kExitDone;
 }

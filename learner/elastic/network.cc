@@ -8,7 +8,6 @@
 #include "lopt/base/file.h"
 #include "lopt/learner/elastic/frame.h"
 #include "lopt/learner/elastic/secret_file.h"
-#include "lopt/learner/elastic/tls_check.h"
 
 namespace lopt {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/module.h"
 #include "lopt/base/script_module.h"
 #include "lopt/base/tensorboard.h"
 #include "lopt/tasks/derivatives.h"
@@ -17,9 +17,10 @@
 
 namespace lopt {
 
-// What needs LibTorch lives in a shared library of its own, liblopt_torch_module.so, which is
-// opened when a task of such a type is made, a file for PyTorch is written or a training is
-// differentiated. It is never closed.
+// What needs LibTorch lives in a module, which is opened when a task of such a type is made, a file
+// for PyTorch is written or a training is differentiated.
+inline constexpr ModuleKind kTorchModule = {
+    .key = "torch", .library = "LibTorch", .packages = "libtorch-dev"};
 
 // A TorchScript module, as torch::jit::load and torch.jit.load read it.
 struct TorchScriptFile {
@@ -48,27 +49,7 @@ struct TorchModule {
                                        const TaskResources& resources);
 };
 
-// The only symbol that the module exports, of type `const TorchModule*()`.
-inline constexpr const char* kTorchModuleEntry = "lopt_torch_module";
-
-// Where the module is looked for, in order: the directory that the environment variable
-// LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the running
-// program and ../lib/lopt beside it, that of the shared library or extension which holds this code
-// and lopt/ in it, and the lib/lopt that lopt was installed to, for programs of others.
-std::vector<std::string> TorchModuleDirectories();
-
-// The path of the module's file; nothing if it is not installed. Loads nothing. Unless
-// LOPT_MODULE_DIR names the directory, a file that somebody else than root, this user and the owner
-// of the program owns or may write to, or whose directory is like that, is taken for none.
-std::optional<std::string> FindTorchModule();
-
-// Why there is none, as the end of a sentence ("not installed ..." or "not opened, since ..."),
-// with the files that were refused; empty where there is one.
-std::string WhyNoTorchModule();
-
-// Opens the module. `who` needs it, for messages ("task 'TorchImageMLP'"). Throws Error if it is
-// not installed (lists where it was looked for), cannot be loaded, or was built for another
-// program. Thread-safe.
+// Opens the module on behalf of `who`. Throws Error as OpenModule does. Thread-safe.
 const TorchModule& OpenTorchModule(std::string_view who);
 
 // A task that the module makes. Throws Error as OpenTorchModule does and as the task's maker does.

@@ -51,7 +51,8 @@ std::vector<Built<Made>> BuildEvery(
   std::vector<Built<Made>> all;
   const auto add = [&](const std::string& type, const Config& config, const Example& example) {
     if (left_out(example)) return;
-    if (&table == &TaskRegistry().table() && NeedsTorchModule(config) && !FindTorchModule()) {
+    if (&table == &TaskRegistry().table() && NeedsTorchModule(config) &&
+        !FindModule(kTorchModule)) {
       MESSAGE("left out, because the torch module is not installed: ", config.Dump(-1));
       return;
     }
@@ -113,7 +114,7 @@ inline std::vector<Built<TruncationSchedule>> EverySchedule() {
 inline bool HasDerivatives(const Config& task) {
   const std::vector<std::string> types = TypesWithDerivatives();
   const std::string text = task.Dump(-1);
-  return FindTorchModule() && std::ranges::find(types, task.Type()) != types.end() &&
+  return FindModule(kTorchModule) && std::ranges::find(types, task.Type()) != types.end() &&
          text.find("\"augment\"") == std::string::npos &&
          text.find("\"transformer\"") == std::string::npos;
 }

@@ -566,7 +566,7 @@ class Determinism(unittest.TestCase):
     def test_a_rank_with_other_data_than_the_learner_is_refused_with_an_error_that_names_both(self):
         version = subprocess.run([sys.executable, "-m", "lopt", "version"], text=True, check=True,
                                  capture_output=True).stdout
-        if re.search("gRPC: +not built", version):
+        if "gRPC:             grpc module not" in version:
             self.skipTest("lopt was built without gRPC")
         for shift in (1, 0):
             with tempfile.TemporaryDirectory() as scratch:

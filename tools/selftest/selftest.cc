@@ -247,7 +247,7 @@ std::string FindMpiexec(const std::optional<std::string>& told) {
 }
 
 void CheckTorch() {
-  if (!FindTorchModule()) throw Skipped("it is " + WhyNoTorchModule());
+  if (!FindModule(kTorchModule)) throw Skipped("it is " + WhyNoModule(kTorchModule));
   const auto task = TaskRegistry().Make(
       Config::Parse(R"({"type": "TorchImageMLP", "hidden": [8], "batch_size": 16,
                         "data": "glyphs"})",

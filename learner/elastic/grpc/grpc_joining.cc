@@ -56,7 +56,9 @@ class GrpcJoining final : public Connections {
     stream_.CancelAndWait();
   }
 
-  std::string Description() const override { return fmt::format("{} to {}", GrpcLibrary(), text_); }
+  std::string Description() const override {
+    return fmt::format("{} to {}", grpc_module::Library(), text_);
+  }
   std::optional<EventOf> Poll() override {
     std::optional<EventOf> event = events_.Take();
     if (event && event->what == EventOf::What::kFrame) {
@@ -124,7 +126,7 @@ class GrpcJoining final : public Connections {
 
 }  // namespace
 
-std::unique_ptr<Connections> JoinGrpc(const NetAddress& address, const TlsTexts& tls) {
+std::unique_ptr<Connections> grpc_module::Join(const NetAddress& address, const TlsTexts& tls) {
   RequireThreads();
   return std::make_unique<GrpcJoining>(address, tls);
 }

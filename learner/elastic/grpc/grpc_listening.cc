@@ -98,7 +98,7 @@ class GrpcListening final : public Connections {
   }
 
   std::string Description() const override {
-    return fmt::format("{} on {}", GrpcLibrary(), listener_.address().Text());
+    return fmt::format("{} on {}", grpc_module::Library(), listener_.address().Text());
   }
   std::optional<EventOf> Poll() override {
     Tend();
@@ -288,7 +288,7 @@ class GrpcListening final : public Connections {
 
 }  // namespace
 
-std::unique_ptr<Connections> ListenGrpc(const NetAddress& address, const TlsTexts& tls) {
+std::unique_ptr<Connections> grpc_module::Listen(const NetAddress& address, const TlsTexts& tls) {
   RequireThreads();
   return std::make_unique<GrpcListening>(address, tls);
 }

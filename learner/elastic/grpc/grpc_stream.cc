@@ -64,6 +64,6 @@ void RequireThreads() {
   }
 }
 
-std::string GrpcLibrary() { return "gRPC " + grpc::Version(); }
+std::string grpc_module::Library() { return "gRPC " + grpc::Version(); }
 
 }  // namespace lopt

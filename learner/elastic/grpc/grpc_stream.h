@@ -15,7 +15,7 @@
 #include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/frame_parts.h"
-#include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/grpc/grpc_module.h"
 
 // What both ends of a connection over gRPC are made of.
 namespace lopt {

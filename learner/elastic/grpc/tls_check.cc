@@ -1,5 +1,3 @@
-#include "lopt/learner/elastic/tls_check.h"
-
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/learner/elastic/grpc/grpc_module.h"
 
 namespace lopt {
 namespace {
@@ -67,7 +66,7 @@ std::string OutOfDate(const X509Owned& certificate) {
 
 }  // namespace
 
-void CheckTls(const TlsTexts& tls, const TlsFiles& files) {
+void grpc_module::CheckTls(const TlsTexts& tls, const TlsFiles& files) {
   const std::vector<X509Owned> chain = CertificatesOf(tls.certificate, files.certificate);
   const KeyOwned key(PEM_read_bio_PrivateKey(BioOf(tls.key).get(), nullptr, &NoPassword, nullptr));
   ERR_clear_error();
