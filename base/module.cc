@@ -47,8 +47,9 @@ std::string WhyNone(const ModuleSearch& search, const std::string& not_installed
   if (search.path) return "";
   if (search.refused.empty()) return not_installed;
   return fmt::format(
-      "not opened, since {} (only root, this user and the owner of the program are "
-      "trusted; {} names a directory that is trusted besides)",
+      "not opened, since {} (only root, this user and the owners of the program and of its "
+      "libraries "
+      "are trusted; {} names a directory that is trusted besides)",
       fmt::join(search.refused, "; "), kModuleDirectory);
 }
 
@@ -73,13 +74,13 @@ std::vector<std::string> ModuleDirectories() {
       directories.push_back(directory);
     }
   };
-  if (const auto program = ProgramDirectory()) {
-    add(*program);
-    add(program->parent_path() / LOPT_LIBDIR / "lopt");
-  }
   if (const auto library = OwnLibraryDirectory()) {
     add(*library);
     add(*library / "lopt");
+  }
+  if (const auto program = ProgramDirectory()) {
+    add(*program);
+    add(program->parent_path() / LOPT_LIBDIR / "lopt");
   }
   if (std::string_view(LOPT_INSTALLED_MODULE_DIR) != "") add(LOPT_INSTALLED_MODULE_DIR);
   return directories;
@@ -110,7 +111,7 @@ const void* OpenModule(const ModuleKind& module, std::string_view who) {
          WhyNoModule(module));
   }
   RequireFile(*path, fmt::format("cannot open the {} module", module.key));
-  // Opening it again gives the same handle, so there is nothing to keep.
+  // Opening it again gives the same handle.
   void* const handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   Require(handle != nullptr, "{} needs the {} module {}, which cannot be loaded: {}", who,
           module.key, *path, handle != nullptr ? "" : LoaderError());

@@ -9,7 +9,7 @@ namespace lopt {
 
 // What needs a large library of others lies in a shared library of its own, a module, which a
 // program opens when it needs it and never closes: a program that needs none starts sooner. A
-// module holds its own copies of what it uses of lopt and exports one function,
+// module shares no state of the process with the program and exports one function,
 // `extern "C" const void* lopt_KEY_module()`. It returns a table, whose first member is the text
 // LOPT_ABI (base/abi.h) of the module as a const char*.
 struct ModuleKind {
@@ -22,14 +22,14 @@ struct ModuleKind {
 std::string ModuleFileName(const ModuleKind& module);
 
 // Where modules are looked for, in order: the directory that the environment variable
-// LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the running
-// program and ../lib/lopt beside it, that of the shared library or extension which holds this code
-// and lopt/ in it, and the lib/lopt that lopt was installed to, for programs of others.
+// LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the shared
+// library or extension which holds this code and lopt/ in it, that of the running program and
+// ../lib/lopt beside it, and the lib/lopt that lopt was installed to, for programs of others.
 std::vector<std::string> ModuleDirectories();
 
 // The path of the module's file; nothing if it is not installed. Loads nothing. Unless
-// LOPT_MODULE_DIR names the directory, a file that somebody else than root, this user and the owner
-// of the program owns or may write to, or whose directory is like that, is taken for none.
+// LOPT_MODULE_DIR names the directory, a file to which WhoElseMayChange (base/program_files.h)
+// objects is taken for none.
 std::optional<std::string> FindModule(const ModuleKind& module);
 
 // Why there is none, as the end of a sentence ("not installed ..." or "not opened, since ..."),

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/base/platform.h"
@@ -16,14 +18,31 @@ namespace {
 
 constexpr char kInThisObject = 0;
 
-// Who but root, this user and `owner` may change a file or directory; a link itself unless `follow`
-// is set.
-std::string Objection(const std::filesystem::path& path, bool follow, std::optional<uid_t> owner) {
+// The shared library or extension that holds this code; nothing where the program itself does.
+std::optional<std::filesystem::path> OwnLibrary() {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (::dladdr1(&kInThisObject, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr) {
+    return std::nullopt;
+  }
+  // The program's own name is empty there. `info` has the first word of its command line for it,
+  // which is whatever the caller says.
+  const std::filesystem::path path = map->l_name;
+  if (!path.is_absolute()) return std::nullopt;
+  return path;
+}
+
+// Who but root, this user and `owners` may change a file or directory; a link itself unless
+// `follow` is set.
+std::string Objection(const std::filesystem::path& path, bool follow,
+                      const std::vector<uid_t>& owners) {
   struct stat found = {};
   if ((follow ? ::stat(path.c_str(), &found) : ::lstat(path.c_str(), &found)) != 0) {
     return fmt::format("{}: {}", path.string(), SystemReason(errno));
   }
-  if (found.st_uid != 0 && found.st_uid != ::geteuid() && found.st_uid != owner) {
+  if (found.st_uid != 0 && found.st_uid != ::geteuid() &&
+      std::ranges::find(owners, found.st_uid) == owners.end()) {
     return fmt::format("user {} owns {}", found.st_uid, path.string());
   }
   // In a directory with the sticky bit nobody replaces what is another's.
@@ -43,26 +62,21 @@ std::optional<std::filesystem::path> ProgramDirectory() {
 }
 
 std::optional<std::filesystem::path> OwnLibraryDirectory() {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (::dladdr1(&kInThisObject, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr) {
-    return std::nullopt;
-  }
-  // The program's own name is empty there. `info` has the first word of its command line for it,
-  // which is whatever the caller says.
-  const std::filesystem::path path = map->l_name;
-  if (!path.is_absolute()) return std::nullopt;
-  return path.parent_path();
+  const auto library = OwnLibrary();
+  if (!library) return std::nullopt;
+  return library->parent_path();
 }
 
 std::string WhoElseMayChange(const std::filesystem::path& path) {
-  struct stat program = {};
-  std::optional<uid_t> owner;
-  if (::stat(ProgramPath().c_str(), &program) == 0) owner = program.st_uid;
-  std::string why = Objection(path, false, owner);
-  if (why.empty()) why = Objection(path, true, owner);
-  if (why.empty()) why = Objection(path.parent_path(), true, owner);
+  std::vector<uid_t> owners;
+  for (const std::filesystem::path& running :
+       {std::filesystem::path(ProgramPath()), OwnLibrary().value_or("")}) {
+    struct stat found = {};
+    if (::stat(running.c_str(), &found) == 0) owners.push_back(found.st_uid);
+  }
+  std::string why = Objection(path, false, owners);
+  if (why.empty()) why = Objection(path, true, owners);
+  if (why.empty()) why = Objection(path.parent_path(), true, owners);
   return why;
 }
 

@@ -17,9 +17,9 @@ std::optional<std::filesystem::path> ProgramDirectory();
 // program itself does.
 std::optional<std::filesystem::path> OwnLibraryDirectory();
 
-// Why code from the file `path` is not to be run: somebody else than root, this user and the owner
-// of the running program owns it, the link that leads to it or its directory, or everybody may
-// write there. Empty if nobody else may.
+// Why code from the file `path` is not to be run: somebody else than root, this user and the owners
+// of the running program and of the shared library that holds this code owns it, the link that
+// leads to it or its directory, or everybody may write there. Empty if nobody else may.
 std::string WhoElseMayChange(const std::filesystem::path& path);
 
 }  // namespace lopt

@@ -16,6 +16,10 @@ constexpr const char* kFormatMember = "format";
 
 }  // namespace
 
+bool HoldsRecord(const std::string& path, std::string_view format) {
+  return Exists(path) && ReadTextFile(path).find(fmt::format("\"{} ", format)) != std::string::npos;
+}
+
 RecordWriter::RecordWriter(Json* object) : object_(object) { *object = Json::object(); }
 
 RecordWriter::Json* RecordWriter::Member(const std::string& name) {

@@ -29,6 +29,10 @@ namespace lopt {
 // record that is a whole file of a known format has `static constexpr const char* kFormat`; the
 // file then begins with it, as "format".
 
+// Whether a record of this format ("lopt run") is in the file, in any version and also where it is
+// damaged. Throws Error if the file cannot be read.
+bool HoldsRecord(const std::string& path, std::string_view format);
+
 // Writes the members of a record into a JSON object.
 class RecordWriter {
  public:

@@ -200,6 +200,16 @@ RunLock::~RunLock() {
   }
 }
 
+bool RunLock::Lost() const {
+  if (holder_.empty()) return false;
+  try {
+    const std::optional<LockFile> lock = ReadLock(path_);
+    return !lock || lock->text != holder_;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void RunLock::RequireHeld() const {
   if (holder_.empty()) return;
   const std::optional<LockFile> lock = ReadLock(path_);

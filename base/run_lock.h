@@ -34,8 +34,10 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Throws Error if another process has taken the lock over.
+  // Throws Error if another process has taken the lock over, or if that cannot be read.
   void RequireHeld() const;
+  // Whether another process is known to have taken it over.
+  bool Lost() const;
   // The same, but looks only if the last sign of life is half of kLockSeconds ago; before, nobody
   // can have taken the lock over. So it costs two looks at a clock: one that stands still while the
   // machine sleeps, and that of the date.

@@ -1,5 +1,5 @@
 # A toolchain file for ARM's 64-bit processors, by Debian's cross compiler (g++-aarch64-linux-gnu) with arm64's development packages; qemu-user runs
-# what is built. docs/install.md has the command.
+# what is built. tools/aarch64_tests builds and runs them.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -96,6 +96,10 @@ FullES::FullES(std::shared_ptr<const InnerProblem> problem,
           "NeverEndingTruncationSchedule");
   Require(schedule_->EpisodesEnd(),
           "FullES: its schedule must give episodes an end; NeverEndingTruncationSchedule does not");
+  Require(!options_.clip_loss_diff || !options_.sign_delta_loss_scalar,
+          "FullES: clip_loss_diff is {} and sign_delta_loss_scalar {}, but a sign has nothing to "
+          "clip; wanted one of them",
+          options_.clip_loss_diff.value_or(0), options_.sign_delta_loss_scalar.value_or(0));
 }
 
 EstimatorState FullES::DoInitWorkerState(const WorkerWeights&, Key) const { return {}; }

@@ -41,7 +41,8 @@ class FullES : public GradientEstimator {
     void Visit(FieldVisitor& v);
   };
 
-  // Throws Error if an option is not valid or the problem's episodes end by themselves.
+  // Throws Error if an option is not valid, there are both clip_loss_diff and
+  // sign_delta_loss_scalar, or the problem's episodes end by themselves.
   FullES(std::shared_ptr<const InnerProblem> problem,
          std::shared_ptr<const TruncationSchedule> schedule, const Options& options);
 

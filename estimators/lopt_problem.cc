@@ -50,13 +50,21 @@ std::optional<int64_t> IndexOfAux(const Layout& aux, const std::string& name) {
        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
-// NAME of "noted/NAME" in an optimizer's state, also in that of an optimizer inside it.
+// NAME of "noted/NAME" in an optimizer's state, also in that of an optimizer inside it; behind
+// "matrices." or "vectors." where it is one of two, which may note the same.
 std::optional<std::string> NotedName(std::string_view tensor) {
-  constexpr std::string_view kInside = "optimizer/";
+  constexpr std::pair<std::string_view, std::string_view> kInside[] = {
+      {"optimizer/", ""}, {"matrices/", "matrices."}, {"vectors/", "vectors."}};
   constexpr std::string_view kNoted = "noted/";
-  while (tensor.starts_with(kInside)) tensor.remove_prefix(kInside.size());
-  if (!tensor.starts_with(kNoted)) return std::nullopt;
-  return std::string(tensor.substr(kNoted.size()));
+  std::string which;
+  while (!tensor.starts_with(kNoted)) {
+    const auto* const inside =
+        std::ranges::find_if(kInside, [&](const auto& of) { return tensor.starts_with(of.first); });
+    if (inside == std::end(kInside)) return std::nullopt;
+    which += inside->second;
+    tensor.remove_prefix(inside->first.size());
+  }
+  return which + std::string(tensor.substr(kNoted.size()));
 }
 
 // Appends a note of the tensor as `metric` + name. Throws Error unless it is a scalar and the name
@@ -111,11 +119,13 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
       "task must have; abort: an error.");
   v.Field("random_initial_iteration_offset", &random_initial_iteration_offset,
           Between(0, std::numeric_limits<int32_t>::max()),
-          "n > 0: the first episode of each task is shorter by a number drawn from [0, n).");
+          "n > 0: the first episode of each task is shorter by a number drawn from [0, n), but has "
+          "at least one step: tasks whose number is not below their episode's length restart "
+          "together after it.");
   v.Field(
       "random_initial_iteration_multiple", &random_initial_iteration_multiple, Between(1, 10000000),
       "m > 1: the first episodes are shorter by multiples of m; trunc_length keeps windows from "
-      "crossing the ends of episodes whose lengths are such multiples.");
+      "crossing the ends of episodes whose lengths are such multiples and no less than n.");
   v.Field("with_metrics", &with_metrics,
           "Whether metrics also have the task's aux outputs, as task/NAME, and what the optimizer "
           "notes, as optimizer/NAME: means over inner steps and replicas.");

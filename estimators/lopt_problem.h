@@ -46,7 +46,8 @@ struct LoptProblemOptions {
   std::optional<double> meta_loss_log = std::nullopt;
   NonFinite non_finite = NonFinite::kCount;
   // n > 0: the first episode of every replica is shorter by a number drawn from the multiples of
-  // random_initial_iteration_multiple in [0, n), so that replicas do not run in step.
+  // random_initial_iteration_multiple in [0, n), so that replicas do not run in step; it has at
+  // least one step, so those whose number is not below their length do.
   int64_t random_initial_iteration_offset = 0;
   int64_t random_initial_iteration_multiple = 1;
   // Whether windows note the task's aux outputs and the optimizer's numbers (Note).
@@ -58,7 +59,8 @@ struct LoptProblemOptions {
 // A number that windows note at each inner step.
 struct Note {
   // "task/<aux output>", or "optimizer/<name>" of the state's "noted/<name>" or, of an optimizer
-  // inside another, "optimizer/noted/<name>".
+  // inside another, "optimizer/noted/<name>"; "optimizer/matrices.<name>" of a MatricesAndVectors'
+  // "matrices/noted/<name>", and likewise of its vectors.
   std::string metric;
   int64_t offset = 0;  // in the row of aux outputs, or of the optimizer's state
 };

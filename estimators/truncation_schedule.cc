@@ -8,6 +8,13 @@
 
 namespace lopt {
 
+namespace {
+
+// Normal gives sqrt(2) erfinv(u) of a float32 u < 1, and so no more (base/key.h).
+constexpr double kAboveNormals = 5.5;
+
+}  // namespace
+
 void ConstantTruncationSchedule::Options::Visit(FieldVisitor& v) {
   v.Field("total_length", &total_length, Between(1, 1e7), "Inner steps of every episode.");
 }
@@ -41,7 +48,7 @@ void ScheduledTruncationSchedule::Options::Visit(FieldVisitor& v) {
   v.Field("outer_steps", &outer_steps, AtLeast(0),
           "Outer steps of the points between which the length is linear; increasing.");
   v.Field("lengths", &lengths, Between(1, 1e7), "Lengths at these points, in inner steps.");
-  v.Field("std", &std, AtLeast(0), "Standard deviation of a normal added to each length.");
+  v.Field("std", &std, Between(0, 1e7), "Standard deviation of a normal added to each length.");
   v.Field("min_length", &min_length, Between(1, 1e7), "No episode is shorter, in inner steps.");
 }
 
@@ -88,11 +95,12 @@ int64_t ScheduledTruncationSchedule::Length(Key key, const OuterState& outer) co
 }
 
 int64_t ScheduledTruncationSchedule::Longest(int64_t outer_steps) const {
-  int64_t longest = std::max(MeanLength(outer_steps - 1), options_.min_length);
+  int64_t longest = MeanLength(outer_steps - 1);
   for (size_t i = 0; i < options_.lengths.size(); ++i) {
     if (options_.outer_steps[i] < outer_steps) longest = std::max(longest, options_.lengths[i]);
   }
-  return longest;
+  longest += static_cast<int64_t>(options_.std * kAboveNormals);
+  return std::max(longest, options_.min_length);
 }
 
 int64_t ScheduledTruncationSchedule::Shortest(int64_t outer_steps) const {

@@ -98,7 +98,7 @@ class ScheduledTruncationSchedule : public TruncationSchedule {
   // Throws Error unless there are as many outer_steps as lengths and the former increase.
   explicit ScheduledTruncationSchedule(const Options& options);
   int64_t Length(Key key, const OuterState& outer) const override;
-  // Both without what `std` adds.
+  // Of any normal that can be drawn: 5.5 std longer than without, or min_length.
   int64_t Longest(int64_t outer_steps) const override;
   int64_t Shortest(int64_t outer_steps) const override;
 

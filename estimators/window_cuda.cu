@@ -8,7 +8,7 @@ namespace lopt {
 
 // window_cuda.cuh.
 template <class Rule>
-void LaunchRule(const DeviceTask& task, const typename Rule::Args& rule,
+void LaunchRule(const Device& device, const DeviceTask& task, const typename Rule::Args& rule,
                 const DeviceWindow& window);
 
 void RunCudaWindow(const Device& device, const DeviceTask& task, const DeviceRule& rule,
@@ -17,7 +17,7 @@ void RunCudaWindow(const Device& device, const DeviceTask& task, const DeviceRul
   std::visit(
       [&](const auto& of_rule) {
         using Rule = typename std::decay_t<decltype(of_rule)>::Functions;
-        LaunchRule<Rule>(task, of_rule.args, window);
+        LaunchRule<Rule>(device, task, of_rule.args, window);
       },
       rule);
 }

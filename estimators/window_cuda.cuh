@@ -28,28 +28,30 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 }
 
 template <class Task, class Rule>
-void LaunchWindow(const KernelParameters<Task, Rule>& parameters) {
+void LaunchWindow(const Device& device, const KernelParameters<Task, Rule>& parameters) {
   const DeviceWindow& window = parameters.window;
   const auto kernel = WindowKernel<Task, Rule>;
   const size_t shared = static_cast<size_t>(window.plan.total) * sizeof(float);
+  // The limit is one of kernel and GPU, not of the launch: every thread sets the same, or one would
+  // lower it below what another is about to launch with.
   LOPT_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(shared)));
+                                       static_cast<int>(device.shared_memory())));
   kernel<<<static_cast<unsigned>(window.replicas), static_cast<unsigned>(window.threads), shared,
            cudaStreamPerThread>>>(parameters);
   LOPT_CHECK_CUDA(cudaGetLastError());
   LOPT_CHECK_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
-// The kernels of one rule and all tasks, on the present GPU. Each rule has a file
+// The kernels of one rule and all tasks, on `device`, the present GPU. Each rule has a file
 // window_cuda_<rule>.cu, which instantiates this, so that they are compiled side by side.
 template <class Rule>
-void LaunchRule(const DeviceTask& task, const typename Rule::Args& rule,
+void LaunchRule(const Device& device, const DeviceTask& task, const typename Rule::Args& rule,
                 const DeviceWindow& window) {
   std::visit(
       [&](const auto& of_task) {
         using Task = typename std::decay_t<decltype(of_task)>::Functions;
         const KernelParameters<Task, Rule> parameters = {window, of_task.args, rule};
-        LaunchWindow(parameters);
+        LaunchWindow(device, parameters);
       },
       task);
 }

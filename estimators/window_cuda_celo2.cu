@@ -2,6 +2,7 @@
 
 namespace lopt {
 
-template void LaunchRule<Celo2Device>(const DeviceTask&, const Celo2Args&, const DeviceWindow&);
+template void LaunchRule<Celo2Device>(const Device&, const DeviceTask&, const Celo2Args&,
+                                      const DeviceWindow&);
 
 }  // namespace lopt

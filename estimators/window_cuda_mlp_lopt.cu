@@ -2,11 +2,11 @@
 
 namespace lopt {
 
-template void LaunchRule<MlpLoptDevice<16>>(const DeviceTask&, const MlpLoptArgs&,
+template void LaunchRule<MlpLoptDevice<16>>(const Device&, const DeviceTask&, const MlpLoptArgs&,
                                             const DeviceWindow&);
-template void LaunchRule<MlpLoptDevice<32>>(const DeviceTask&, const MlpLoptArgs&,
+template void LaunchRule<MlpLoptDevice<32>>(const Device&, const DeviceTask&, const MlpLoptArgs&,
                                             const DeviceWindow&);
-template void LaunchRule<MlpLoptDevice<64>>(const DeviceTask&, const MlpLoptArgs&,
+template void LaunchRule<MlpLoptDevice<64>>(const Device&, const DeviceTask&, const MlpLoptArgs&,
                                             const DeviceWindow&);
 
 }  // namespace lopt

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
@@ -103,8 +104,10 @@ bool IsUnknownLength(const NamedLearnedOptimizer& learned) {
 }
 
 NamedLearnedOptimizer WithUnknownLength(NamedLearnedOptimizer learned) {
+  // Types of plug-ins know no config of their own.
+  Config inner = learned.config.empty() ? learned.optimizer->config() : learned.config;
   learned.config =
-      WriteOptions(kUnknownLength, UnknownLengthOptions{.optimizer = learned.optimizer->config()});
+      WriteOptions(kUnknownLength, UnknownLengthOptions{.optimizer = std::move(inner)});
   learned.unknown_length = true;
   learned.name += "-unknown";
   Naming(learned, [&] {

@@ -16,6 +16,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/base/run_lock.h"
+#include "lopt/base/safetensors.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/tables.h"
 #include "lopt/lopt/theta_file.h"
@@ -25,11 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 7> kOwnFiles = {
-    "manifest.json", "config.json", "results.jsonl",     "thetas",
-    "table.md",      "table.csv",   "replay.safetensors"};
-
-bool IsOurs(std::string_view name) { return std::ranges::find(kOwnFiles, name) != kOwnFiles.end(); }
+constexpr std::string_view kReplayFile = "replay.safetensors";
+// The manifest, by which an evaluation is known, is the last: it is removed last.
+constexpr std::array<std::string_view, 7> kOwnFiles = {"config.json",  "results.jsonl", "thetas",
+                                                       "table.md",     "table.csv",     kReplayFile,
+                                                       "manifest.json"};
 
 bool IsUnfinishedOfOurs(std::string_view name) {
   return std::ranges::any_of(kOwnFiles,
@@ -42,9 +43,27 @@ void RequireNoRun(const std::string& path) {
   Require(!meta_training && !Exists(path + "/checkpoints"),
           "{} holds a {} run; choose another directory for the evaluation", path,
           meta_training ? "meta-training" : "training");
-  for (const char* file : {"/model.safetensors", "/search.pickle"}) {
+  for (const char* file : {"/model.safetensors", "/fit.json", "/search.pickle"}) {
     Require(!Exists(path + file) || Exists(path + "/results.jsonl"),
             "{} holds a run of another command; choose another directory for the evaluation", path);
+  }
+}
+
+bool IsReplay(const std::string& file) {
+  try {
+    return ReadArrayFile(file).metadata.contains("replay");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Files with the names of an evaluation's may be other programs'.
+void RequireOurs(const std::string& path) {
+  if (HoldsRecord(path + "/manifest.json", "lopt evaluation")) return;
+  for (const std::string_view name : kOwnFiles) {
+    const std::string file = fmt::format("{}/{}", path, name);
+    Require(!Exists(file) || (name == kReplayFile && IsReplay(file)),
+            "{} holds {}, which is of no evaluation of lopt; choose another directory", path, name);
   }
 }
 
@@ -108,11 +127,14 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
           "cannot resume: {} holds no evaluation", path_);
   MakeOutputDirectory(path_);
   lock_ = std::make_unique<RunLock>(path_);
+  if (existing != ExistingEvaluation::kKeep) RequireOurs(path_);
   Require(existing != ExistingEvaluation::kRefuse || !holds_evaluation(),
           "{} holds an evaluation already: {}replace it ({}), or choose another directory", path_,
           use == EvaluationUse::kReplay ? "" : fmt::format("resume it ({}), ", FlagWords("resume")),
           FlagWords("overwrite"));
-  if (existing == ExistingEvaluation::kReplace) RemoveMatching(path_, IsOurs);
+  if (existing == ExistingEvaluation::kReplace) {
+    for (const std::string_view name : kOwnFiles) RemoveAll(fmt::format("{}/{}", path_, name));
+  }
   RemoveMatching(path_, IsUnfinishedOfOurs);
 }
 

@@ -74,13 +74,15 @@ enum class EvaluationUse { kEvaluation, kReplay };
 class EvaluationDirectory {
  public:
   // Makes the directory where there is none. Throws Error if it holds a run of meta-training or of
-  // training a model; if it holds an evaluation that is to be refused, or none that could be kept;
-  // if another process is in it; if it cannot be made or written.
+  // training a model, or a fit; if it holds an evaluation that is to be refused, or none that could
+  // be kept; if one of its files has the name of an evaluation's and is of none; if another process
+  // is in it; if it cannot be made or written.
   EvaluationDirectory(std::string path, ExistingEvaluation existing,
                       EvaluationUse use = EvaluationUse::kEvaluation);
   ~EvaluationDirectory();
 
-  // Writes all but the manifest, which is to be written next, the results empty.
+  // Writes all but the manifest, which is to be there already: by it the files are known. The
+  // results are empty.
   void Begin(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers);
   // Throws Error as ReadResults does. A line that is cut off is left out with a warning.
   std::vector<RunResult> Results() const;

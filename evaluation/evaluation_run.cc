@@ -163,10 +163,11 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
     evaluate.finished = FinishedResults(directory, evaluation, path);
     CheckTuner(path, stored.manifest, evaluate.finished);
     directory.GoOn(config, evaluate.finished);
+    directory.WriteManifest(manifest);
   } else {
+    directory.WriteManifest(manifest);
     directory.Begin(config, optimizers);
   }
-  directory.WriteManifest(manifest);
   WarnBeyondHorizons(config, optimizers);
 
   const int64_t results_of_task = std::ssize(NamesOf(optimizers)) * config.seeds;

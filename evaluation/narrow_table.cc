@@ -179,15 +179,6 @@ std::string NumberOf(int64_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// "8 tasks"; "4 tasks and lengths" where a task has several numbers of steps.
-std::string NumberOfSections(const Standings& standings) {
-  std::set<std::string> tasks;
-  for (const SummaryRows section : standings.sections) tasks.insert(section.front().task);
-  const size_t sections = standings.sections.size();
-  if (tasks.size() == sections) return NumberOf(std::ssize(standings.sections), "task");
-  return fmt::format("{} {}lengths", sections, tasks.size() == 1 ? "" : "tasks and ");
-}
-
 // The best baseline if it is one on all tasks, else empty.
 std::string NameOfBest(const Standings& standings) {
   std::set<std::string> names;
@@ -209,6 +200,7 @@ std::string UnitName(const Standings& standings) {
 // Of a fraction: as many as show on which side of 1 each end of its interval is.
 int DigitsOfFraction(const Estimate& fraction) {
   int digits = Digits(std::vector{fraction}, [](const Estimate& self) { return self; });
+  if (!HasInterval(fraction)) return digits;
   for (const double end : {fraction.interval.low, fraction.interval.high}) {
     while (digits < 8 && end != 1 && std::stod(Rounded(end, digits)) == 1) ++digits;
   }
@@ -305,7 +297,7 @@ std::string CaptionOf(const Standings& standings) {
                                                      : "multiples of the lowest here";
   return fmt::format("Test losses as {}, {} means over {}, {}", what,
                      standings.unit == Unit::kAdam ? "interquartile" : "geometric",
-                     NumberOfSections(standings), seeds);
+                     NumberOfSections(standings.sections), seeds);
 }
 
 // What the columns are.
@@ -334,7 +326,7 @@ std::string Legend(const Standings& standings) {
 
 // Why nothing was tested; empty if it was.
 std::string WhyUntested(const Standings& standings) {
-  if (standings.has_intervals()) return "";
+  if (standings.has_intervals() || AnyTested(standings)) return "";
   return standings.fewest_seeds == 1
              ? "; one seed gives no interval, so this may be chance"
              : fmt::format("; {} seeds are too few for an interval, so this may be chance",
@@ -381,7 +373,7 @@ std::string SentenceOnOneKind(const Standings& standings, const std::vector<cons
   return fmt::format(
       "{}{} {} {} the lowest test loss{}{}.", begin, learned ? "Of" : "of", count,
       FirstHave(all, standings.single()),
-      standings.single() ? "" : " over " + NumberOfSections(standings),
+      standings.single() ? "" : " over " + NumberOfSections(standings.sections),
       learned ? "; without baselines no difference is tested" : WhyUntested(standings));
 }
 
@@ -421,7 +413,7 @@ std::string SentenceWithoutUnit(const Standings& standings,
   const std::string where = standings.single()
                                 ? fmt::format("{} {}", Position(lower, higher), rival)
                                 : fmt::format("ahead of {} on {} of {} and behind on {},", rival,
-                                              lower, NumberOfSections(standings), higher);
+                                              lower, NumberOfSections(standings.sections), higher);
   return fmt::format(
       "{} is {} which may be chance: differences are tested against the best of several tuned "
       "baselines or tuned Adam{}.",
@@ -432,12 +424,13 @@ std::string SentenceWithoutUnit(const Standings& standings,
 std::string MeanInWords(const Standings& standings, const Standing& ours,
                         const std::string& whose) {
   if (!ours.mean || !std::isfinite(ours.mean->value)) return "";
-  const int digits = standings.has_intervals() ? DigitsOfFraction(*ours.mean) : 3;
+  const bool has_interval = standings.has_intervals() && HasInterval(*ours.mean);
+  const int digits = has_interval ? DigitsOfFraction(*ours.mean) : 3;
   std::vector<std::string> notes;
   if (!standings.single()) {
     notes.emplace_back(standings.unit == Unit::kAdam ? "interquartile mean" : "geometric mean");
   }
-  if (standings.has_intervals()) {
+  if (has_interval) {
     notes.push_back("95 % interval " + ShownInterval(ours.mean->interval, digits));
   }
   std::string note;
@@ -479,7 +472,7 @@ std::string OnHowMany(const Standing& ours, bool ahead, const std::string& of_wh
 std::string SentenceOnTasks(const Standings& standings, const Standing& ours,
                             const std::string& subject, const std::string& unit,
                             const std::string& whose) {
-  const std::string sections = NumberOfSections(standings);
+  const std::string sections = NumberOfSections(standings.sections);
   const std::string comma = unit.find(',') == std::string::npos ? "" : ",";
   const bool ahead = ours.lower >= ours.higher;
   std::string text = fmt::format("{} is ", subject);

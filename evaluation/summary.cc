@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kResamples = 2000;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr Interval kNoInterval = {.low = kNan, .high = kNan};
 
 // One optimizer's results on one task, by seed.
 struct OptimizerRuns {
@@ -118,7 +119,9 @@ std::vector<double> Resampled(const Sample& sample, int64_t resamples = kResampl
 
 // A figure of each seed, [seeds], and its resamples.
 Estimate EstimateOf(const std::vector<double>& values, const std::vector<double>& resampled) {
-  return {.value = InterquartileMean(values), .interval = PercentileInterval(resampled)};
+  return {
+      .value = InterquartileMean(values),
+      .interval = std::ssize(values) < kVerdictSeeds ? kNoInterval : PercentileInterval(resampled)};
 }
 
 Estimate EstimateOf(const std::vector<double>& values) {
@@ -236,19 +239,29 @@ Judged* BestBaseline(std::vector<Judged>* all) {
   return tuned < 2 ? nullptr : best;
 }
 
+// Whether losses can be fractions of this one.
+bool IsUnit(double loss) { return loss > 0 && std::isfinite(loss); }
+
 // 1 also where both are 0 or infinite.
 double Fraction(double loss, double unit) { return loss == unit ? 1 : loss / unit; }
 
-// The test loss as a fraction of the unit's.
-Estimate FractionOf(const Judged& judged, const Judged& unit) {
-  if (&judged == &unit) return {.value = 1, .interval = {.low = 1, .high = 1}};
-  const double value = Fraction(judged.row.test_loss.value, unit.row.test_loss.value);
-  if (!ArePaired(judged, unit)) {
-    return {.value = value, .interval = {.low = kNan, .high = kNan}};
+// Whether less is better in the fraction and 1 is where they are equal.
+bool HaveFraction(double loss, double unit) { return loss == unit || (loss > 0 && unit > 0); }
+
+// The test loss as a fraction of the unit's; none where fractions of it say nothing.
+std::optional<Estimate> FractionOf(const Judged& judged, const Judged& unit) {
+  if (&judged == &unit) return Estimate{.value = 1, .interval = {.low = 1, .high = 1}};
+  const double loss = judged.row.test_loss.value;
+  const double unit_loss = unit.row.test_loss.value;
+  if (loss != unit_loss && !(loss > 0 && IsUnit(unit_loss))) return std::nullopt;
+  Estimate fraction{.value = Fraction(loss, unit_loss), .interval = kNoInterval};
+  if (!ArePaired(judged, unit) || !std::ranges::equal(judged.test, unit.test, HaveFraction)) {
+    return fraction;
   }
   std::vector<double> fractions(judged.test.size());
   std::ranges::transform(judged.test, unit.test, fractions.begin(), Fraction);
-  return {.value = value, .interval = PercentileInterval(std::move(fractions))};
+  fraction.interval = PercentileInterval(std::move(fractions));
+  return fraction;
 }
 
 // `all`: of one task and number of steps.
@@ -277,7 +290,9 @@ class MeanOfFractions {
  public:
   void Add(const Judged& judged, const Judged& unit) {
     ++count_;
+    fewest_seeds_ = std::min({fewest_seeds_, judged.row.seeds, unit.row.seeds});
     log_sum_ += std::log(judged.row.test_loss.value / unit.row.test_loss.value);
+    have_fractions_ = have_fractions_ && std::ranges::equal(judged.test, unit.test, HaveFraction);
     for (size_t r = 0; r < resampled_.size(); ++r) {
       // 1 where both are infinite, as FractionOf has it.
       if (judged.test[r] != unit.test[r]) resampled_[r] += std::log(judged.test[r] / unit.test[r]);
@@ -290,13 +305,17 @@ class MeanOfFractions {
     const auto mean = [&](double sum) { return std::exp(sum / static_cast<double>(count_)); };
     std::vector<double> means(resampled_.size());
     std::ranges::transform(resampled_, means.begin(), mean);
-    return GeometricMean{
-        .count = count_,
-        .estimate = {.value = mean(log_sum_), .interval = PercentileInterval(std::move(means))}};
+    return GeometricMean{.count = count_,
+                         .estimate = {.value = mean(log_sum_),
+                                      .interval = fewest_seeds_ < kVerdictSeeds || !have_fractions_
+                                                      ? kNoInterval
+                                                      : PercentileInterval(std::move(means))}};
   }
 
  private:
   int64_t count_ = 0;
+  int64_t fewest_seeds_ = std::numeric_limits<int64_t>::max();
+  bool have_fractions_ = true;  // in every resample
   double log_sum_ = 0;
   std::vector<double> resampled_ = std::vector<double>(kResamples);
 };
@@ -321,7 +340,7 @@ void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateR
       p_values.push_back(*judged->row.best_p_value);
       lower.push_back(loss < unit);
     }
-    if (!(loss > 0 && unit > 0 && std::isfinite(unit))) continue;
+    if (!(loss > 0 && IsUnit(unit))) continue;
     all.Add(*judged, *best);
     if (!judged->row.trained_on) continue;
     (*judged->row.trained_on ? trained : transfer).Add(*judged, *best);
@@ -343,8 +362,7 @@ void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateR
 // Whether losses on this task after the i-th number of steps can be fractions of Adam's.
 bool IsComparable(const OptimizerRuns& adam, size_t i) {
   return std::ranges::all_of(kComparedLosses, [&](RunFigure loss) {
-    const double unit = InterquartileMean(Losses(adam, loss, i));
-    return unit > 0 && std::isfinite(unit);
+    return IsUnit(InterquartileMean(Losses(adam, loss, i)));
   });
 }
 
@@ -401,7 +419,7 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
     add(*adam, /*is_unit=*/true);
     ++compared;
   }
-  if (strata.empty()) return {.value = kNan, .interval = {.low = kNan, .high = kNan}};
+  if (strata.empty()) return {.value = kNan, .interval = kNoInterval};
   // What is drawn are places of seeds.
   std::vector<const Seed*> all;
   std::vector<std::vector<double>> places;
@@ -417,8 +435,12 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
     for (const double place : drawn) seeds.push_back(all[static_cast<size_t>(place)]);
     return MeanRatio(seeds, compared);
   };
-  return {.value = MeanRatio(all, compared),
-          .interval = StratifiedBootstrapInterval(places, statistic, kResamples, KeyFromSeed(0))};
+  const bool few = std::ranges::any_of(
+      strata, [](const auto& stratum) { return std::ssize(stratum) < kVerdictSeeds; });
+  return {
+      .value = MeanRatio(all, compared),
+      .interval = few ? kNoInterval
+                      : StratifiedBootstrapInterval(places, statistic, kResamples, KeyFromSeed(0))};
 }
 
 AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<SummaryRow>& rows,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,13 +13,20 @@
 
 namespace lopt {
 
+// Below this an interval says too little, and verdicts are none.
+inline constexpr int64_t kVerdictSeeds = 3;
+
 // An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples or more, a
 // function of the numbers alone). Of test losses the bootstrap draws the parts of the test split as
-// well as the seeds, where the results have them.
+// well as the seeds, where the results have them. Of fewer than kVerdictSeeds seeds, also of one
+// task of several, both ends of the interval are NaN.
 struct Estimate {
   double value = 0;        // interquartile mean
   Interval interval = {};  // 95 %, of the same unit
 };
+
+// Whether there were seeds enough for the interval.
+inline bool HasInterval(const Estimate& estimate) { return !std::isnan(estimate.interval.low); }
 
 // How an optimizer compares with another, tuned Adam or the best baseline, in one figure: by the
 // 95 % interval of the difference of their interquartile means, in resamples of the same seeds (the
@@ -38,9 +46,6 @@ inline constexpr Named<Verdict> kVerdicts[] = {{Verdict::kBetter, "better"},
 
 // The word of a verdict. Throws Error if it is none of the values.
 inline std::string ToString(Verdict verdict) { return NameOf("verdict", verdict, kVerdicts); }
-
-// Below this an interval says too little for a verdict.
-inline constexpr int64_t kVerdictSeeds = 3;
 
 // One optimizer on one task after one number of steps, over all seeds. A diverged seed's losses
 // count as +infinity, its accuracies as 0.
@@ -75,8 +80,9 @@ struct SummaryRow {
   Verdict best_verdict = Verdict::kNone;    // of test_loss against the best baseline's
   std::optional<double> best_p_value = {};  // of the same difference being 0; BootstrapPValue
   // test_loss as a fraction of the best baseline's, or of tuned Adam's where there is no best
-  // baseline: 1 of that one itself, none without both. Its interval, of the same resamples as the
-  // verdicts, is NaN where these are none.
+  // baseline: 1 of that one itself and of an equal one, else none unless both losses are above 0
+  // and the other one is finite; none without both baselines. Its interval, of the same resamples
+  // as the verdicts, is NaN where these are none or a resample has no such fraction.
   std::optional<Estimate> test_ratio = {};
   // Whether its meta-training has trained on the task (evaluation/trained_on.h). None of baselines
   // and where that is unknown.

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace lopt {
 
 std::string Rounded(double value, int digits) {
   if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
-  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
-  if (magnitude < -3 || magnitude > 5) return fmt::format("{:.{}e}", value, digits - 1);
+  // Of the rounded number: 0.9998 is 1.00 in three digits.
+  const std::string scientific = fmt::format("{:.{}e}", value, digits - 1);
+  const int magnitude = std::stoi(scientific.substr(scientific.find('e') + 1));
+  if (magnitude < -3 || magnitude > 5) return scientific;
   return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));
 }
 
@@ -23,6 +27,15 @@ std::vector<SummaryRows> Sections(const Summary& summary) {
     first = last;
   }
   return sections;
+}
+
+std::string NumberOfSections(const std::vector<SummaryRows>& sections) {
+  std::set<std::string> tasks;
+  for (const SummaryRows section : sections) tasks.insert(section.front().task);
+  if (tasks.size() == sections.size()) {
+    return fmt::format("{} task{}", sections.size(), sections.size() == 1 ? "" : "s");
+  }
+  return fmt::format("{} {}lengths", sections.size(), tasks.size() == 1 ? "" : "tasks and ");
 }
 
 }  // namespace lopt

@@ -36,4 +36,7 @@ using SummaryRows = std::span<const SummaryRow>;
 // The rows in pieces of one task and one number of steps.
 std::vector<SummaryRows> Sections(const Summary& summary);
 
+// "8 tasks"; "4 tasks and lengths" where a task has several numbers of steps, "3 lengths" of one.
+std::string NumberOfSections(const std::vector<SummaryRows>& sections);
+
 }  // namespace lopt

@@ -28,14 +28,16 @@ std::string Bold(const std::string& text, bool bold) {
 }
 
 std::string Shown(const Estimate& estimate, int digits, bool best) {
-  return fmt::format("{} [{}, {}]", Bold(Rounded(estimate.value, digits), best),
-                     Rounded(estimate.interval.low, digits),
+  const std::string value = Bold(Rounded(estimate.value, digits), best);
+  if (!HasInterval(estimate)) return value;
+  return fmt::format("{} [{}, {}]", value, Rounded(estimate.interval.low, digits),
                      Rounded(estimate.interval.high, digits));
 }
 
 std::string ShownPercent(const Estimate& estimate, bool best) {
-  const std::string value = fmt::format("{:.1f}", 100 * estimate.value);
-  return fmt::format("{} [{:.1f}, {:.1f}]", Bold(value, best), 100 * estimate.interval.low,
+  const std::string value = Bold(fmt::format("{:.1f}", 100 * estimate.value), best);
+  if (!HasInterval(estimate)) return value;
+  return fmt::format("{} [{:.1f}, {:.1f}]", value, 100 * estimate.interval.low,
                      100 * estimate.interval.high);
 }
 
@@ -117,7 +119,8 @@ std::string ShownLearningRate(const SummaryRow& row) {
 
 std::string ShownToAdam(const std::optional<double>& value) {
   if (!value) return "-";
-  return std::isfinite(*value) ? fmt::format("{:.4g}", *value) : "never";
+  if (!std::isfinite(*value)) return "never";
+  return *value < 9999.5 ? fmt::format("{:.4g}", *value) : fmt::format("{:.0f}", *value);
 }
 
 std::string Section(SummaryRows rows, bool has_adam) {
@@ -242,16 +245,17 @@ std::string Profiles(const std::vector<SummaryRow>& rows) {
 }
 
 // The optimizers that are tuned, or the others, over all tasks.
-std::string GroupTables(const Summary& summary, bool tuned, size_t sections) {
+std::string GroupTables(const Summary& summary, bool tuned,
+                        const std::vector<SummaryRows>& sections) {
   std::vector<SummaryRow> rows;
   std::ranges::copy_if(summary.rows, std::back_inserter(rows),
                        [&](const SummaryRow& row) { return row.tuned == tuned; });
   if (rows.empty()) return "";
-  std::string text = fmt::format("## {} ({} {})\n\n",
-                                 tuned ? "Everything tuned with equal trials" : "Nothing tuned",
-                                 sections, sections == 1 ? "task" : "tasks");
+  std::string text =
+      fmt::format("## {} ({})\n\n", tuned ? "Everything tuned with equal trials" : "Nothing tuned",
+                  NumberOfSections(sections));
   if (!summary.aggregate.empty()) text += AgainstBestTable(summary, rows) + "\n";
-  if (sections > 1 && rows.size() > sections) text += Profiles(rows) + "\n";
+  if (sections.size() > 1 && rows.size() > sections.size()) text += Profiles(rows) + "\n";
   return text;
 }
 
@@ -268,7 +272,7 @@ std::string StartNotes(const Summary& summary) {
 }
 
 // Both groups, and how to read them.
-std::string TwoTables(const Summary& summary, size_t sections) {
+std::string TwoTables(const Summary& summary, const std::vector<SummaryRows>& sections) {
   std::string text = GroupTables(summary, /*tuned=*/false, sections) +
                      GroupTables(summary, /*tuned=*/true, sections);
   const bool has_best = HasBestBaseline(summary);
@@ -423,9 +427,12 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
 
 std::string Notes(const Summary& summary) {
   std::string text =
-      "Interquartile means over seeds with 95 % bootstrap intervals in brackets, of seeds and, for "
-      "test losses, of the examples of the test split; the best of a table is "
-      "bold. A training that diverged counts as infinite loss and accuracy 0; one that "
+      fmt::format(
+          "Interquartile means over seeds with 95 % bootstrap intervals in brackets (from {} seeds "
+          "on), of seeds and, for test losses, of the examples of the test split; the best of a "
+          "table is bold. ",
+          kVerdictSeeds) +
+      "A training that diverged counts as infinite loss and accuracy 0; one that "
       "blew up ends with "
       "train losses of more than 5 times the best that it had. " +
       LossesNote();
@@ -504,6 +511,7 @@ std::string Flag(const std::optional<bool>& flag) { return flag ? (*flag ? "true
 
 std::string Numbers(const std::optional<Estimate>& estimate) {
   if (!estimate) return ",,";
+  if (!HasInterval(*estimate)) return fmt::format("{},,", estimate->value);
   return fmt::format("{},{},{}", estimate->value, estimate->interval.low, estimate->interval.high);
 }
 
@@ -518,9 +526,10 @@ std::string MarkdownName(const std::string& name) {
     const char c = name[i];
     const bool marks = c == '_' && !(i > 0 && in_word(i - 1) && in_word(i + 1));  // a_b is plain
     if (marks || std::string_view("|*`<\\[]~&").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c == '\n' || c == '\r' ? ' ' : c;
+    escaped += std::iscntrl(static_cast<unsigned char>(c)) != 0 ? ' ' : c;
   }
-  return escaped;
+  // What of other control characters is more than a byte.
+  return PlainText(escaped, std::string::npos);
 }
 
 std::string LossesNote() {
@@ -535,7 +544,7 @@ std::string LossesNote() {
 std::string NarrowTables(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
-  std::string text = TwoTables(summary, sections.size());
+  std::string text = TwoTables(summary, sections);
   for (const SummaryRows rows : sections) text += NarrowSection(rows) + "\n";
   return text +
          Wrapped(
@@ -547,7 +556,7 @@ std::string NarrowTables(const Summary& summary) {
 std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
-  std::string text = Notes(summary) + TwoTables(summary, sections.size());
+  std::string text = Notes(summary) + TwoTables(summary, sections);
   if (HasReference(summary) || HasBestBaseline(summary)) text += AllTasks(summary, sections);
   for (const SummaryRows rows : sections) {
     const bool has_adam =

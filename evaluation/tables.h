@@ -23,7 +23,7 @@ std::string CsvTable(const Summary& summary);
 // summary does not have the optimizer.
 std::string TableAgainstBest(const Summary& summary, const std::string& optimizer);
 
-// A name as Markdown shows it, in one line.
+// A name as Markdown shows it, in one line of plain text.
 std::string MarkdownName(const std::string& name);
 
 }  // namespace lopt

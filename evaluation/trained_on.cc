@@ -22,15 +22,42 @@ bool HasOwnUnits(const nlohmann::ordered_json& task) {
          levels->is_array() && std::ranges::find(*levels, "none") != levels->end();
 }
 
+// A task of an estimator, and inner steps that none of its trainings exceeded; 0 if unknown.
+struct TrainedTask {
+  nlohmann::ordered_json task;
+  int64_t longest = 0;
+};
+
+// The trainings' number of steps, or the most where it is drawn. What an estimator of another kind
+// of lengths has trained is as long as any, `trained_horizon`. `lengths` was `schedule`.
+int64_t LongestTraining(const nlohmann::ordered_json& estimator, int64_t trained_horizon) {
+  for (const char* lengths : {"lengths", "schedule"}) {
+    const auto found = estimator.find(lengths);
+    if (found == estimator.end() || !found->is_object()) continue;
+    const auto type = found->find("type");
+    if (type == found->end()) continue;
+    const auto most = found->find(*type == "LogUniformLengthSchedule"     ? "max_length"
+                                  : *type == "ConstantTruncationSchedule" ? "total_length"
+                                                                          : "");
+    if (most == found->end() || !most->is_number_integer()) continue;
+    const auto steps = most->get<int64_t>();
+    return trained_horizon == 0 ? steps : std::min(steps, trained_horizon);
+  }
+  return trained_horizon;
+}
+
 // The tasks of the estimators. A config from elsewhere may have any form.
-std::vector<nlohmann::ordered_json> TrainedTasks(const Config& meta_training) {
-  std::vector<nlohmann::ordered_json> tasks;
+std::vector<TrainedTask> TrainedTasks(const Config& meta_training, int64_t trained_horizon) {
+  std::vector<TrainedTask> tasks;
   if (meta_training.empty() || !meta_training.json().contains("estimators")) return tasks;
   for (const auto& estimator : meta_training.json().at("estimators")) {
     if (estimator.is_object() && estimator.contains("task")) {
+      const int64_t longest = LongestTraining(estimator, trained_horizon);
       const nlohmann::ordered_json* task = &estimator.at("task");
-      tasks.push_back(*task);
-      for (; HasOwnUnits(*task); task = &task->at("task")) tasks.push_back(task->at("task"));
+      tasks.push_back({*task, longest});
+      for (; HasOwnUnits(*task); task = &task->at("task")) {
+        tasks.push_back({task->at("task"), longest});
+      }
     }
   }
   return tasks;
@@ -83,17 +110,20 @@ bool HasSameSource(const Config& task, const std::string& trained, const std::st
 
 std::optional<TaskSteps> TrainedOn(const Config& meta_training, int64_t trained_horizon,
                                    const EvaluationConfig& evaluation) {
-  const std::vector<nlohmann::ordered_json> trained = TrainedTasks(meta_training);
+  const std::vector<TrainedTask> trained = TrainedTasks(meta_training, trained_horizon);
   if (trained.empty()) return std::nullopt;
   const std::string data_dir = DataDirOf(meta_training);
   TaskSteps trained_on;
   for (const EvaluationTask& task : evaluation.tasks) {
     const nlohmann::ordered_json resolved = ResolvedTask(StandsFor(task.task));
-    const bool same = std::ranges::any_of(
-        trained, [&](const auto& trained_task) { return IsSameTask(trained_task, resolved); });
-    if (!same || !HasSameSource(task.task, data_dir, evaluation.data_dir)) continue;
+    std::vector<int64_t> longest;  // of each estimator with this task
+    for (const TrainedTask& one : trained) {
+      if (IsSameTask(one.task, resolved)) longest.push_back(one.longest);
+    }
+    if (longest.empty() || !HasSameSource(task.task, data_dir, evaluation.data_dir)) continue;
     for (const int64_t steps : task.steps.empty() ? evaluation.steps : task.steps) {
-      if (trained_horizon == 0 || steps <= trained_horizon) trained_on[task.name].push_back(steps);
+      const auto as_long = [&](int64_t most) { return most == 0 || steps <= most; };
+      if (std::ranges::any_of(longest, as_long)) trained_on[task.name].push_back(steps);
     }
   }
   return trained_on;

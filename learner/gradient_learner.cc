@@ -271,6 +271,9 @@ SingleMachineGradientLearner::SingleMachineGradientLearner(GradientLearner learn
     : learner_(std::move(learner)), estimators_(std::move(estimators)), options_(options) {
   Require(options.workers >= 1, "SingleMachineGradientLearner: workers must be >= 1, got {}",
           options.workers);
+  Require(options.windows_per_update >= 1,
+          "SingleMachineGradientLearner: windows_per_update must be >= 1, got {}",
+          options.windows_per_update);
 }
 
 SingleMachineGradientLearner::State SingleMachineGradientLearner::Init(Key run_key) const {

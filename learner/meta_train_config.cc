@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -15,6 +17,60 @@
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// In its place, unless there is one of the new name already.
+void RenameKey(std::string_view old, std::string_view today, Json* object) {
+  if (!object->is_object() || !object->contains(old) || object->contains(today)) return;
+  Json renamed = Json::object();
+  for (const auto& [key, value] : object->items()) {
+    renamed[key == old ? std::string(today) : key] = value;
+  }
+  *object = std::move(renamed);
+}
+
+// Other types, also of plug-ins, may have keys of their own that are called as Adam's were.
+bool IsAdam(const Json& theta_opt) {
+  if (!theta_opt.is_object() || !theta_opt.contains("type")) return false;
+  return theta_opt["type"] == "Adam" || theta_opt["type"] == "AdamW";
+}
+
+constexpr const char* kSyncKeys[] = {"deadline_seconds", "quorum"};
+constexpr const char* kAsyncKeys[] = {"batch_size", "staleness", "staleness_policy"};
+
+// Out of an object, into another one if that is to have it.
+void MoveKey(const char* key, bool keep, Json* from, Json* to) {
+  if (!from->contains(key)) return;
+  if (keep) (*to)[key] = (*from)[key];
+  from->erase(key);
+}
+
+// A mode was a word, and the keys of both modes, of which only its own had an effect, stood beside
+// it.
+void MakeModeAnObject(Json* config) {
+  if (!config->contains("mode")) return;
+  const Json word = (*config)["mode"];
+  if (word != "sync" && word != "async") return;
+  Json mode = {{"type", word == "sync" ? "Sync" : "Async"}};
+  for (const char* key : kAsyncKeys) MoveKey(key, word == "async", config, &mode);
+  for (const char* key : kSyncKeys) MoveKey(key, word == "sync", config, &mode);
+  (*config)["mode"] = std::move(mode);
+}
+
+// FullES took both keys before, and the first had no effect.
+void RemoveUselessClip(Json* estimator) {
+  const auto has = [&](const char* key) {
+    return estimator->contains(key) && !(*estimator)[key].is_null();
+  };
+  const bool full_es = has("type") && (*estimator)["type"] == "FullES";
+  if (full_es && has("clip_loss_diff") && has("sign_delta_loss_scalar")) {
+    estimator->erase("clip_loss_diff");
+  }
+}
+
+}  // namespace
 
 void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field("name", &name, "Name of the experiment, for people.");
@@ -47,10 +103,10 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
            "At a gradient that is not finite: skip counts the update and leaves theta as it is, "
            "abort ends the run.");
   v.Typed("mode", &mode, ModeRegistry().table(), "How updates are made of the workers' gradients.");
-  for (const char* name : {"batch_size", "staleness", "staleness_policy"}) {
+  for (const char* name : kAsyncKeys) {
     v.Moved(name, R"(a key of mode: "mode": {"type": "Async", ...})");
   }
-  for (const char* name : {"deadline_seconds", "quorum"}) {
+  for (const char* name : kSyncKeys) {
     v.Moved(name, R"(a key of mode: "mode": {"type": "Sync", ...})");
   }
   v.Field("estimators_per_worker", &estimators_per_worker, AtLeast(0),
@@ -88,17 +144,19 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
 }
 
 Config InTodaysKeys(const Config& config) {
-  nlohmann::ordered_json json = config.json();
-  const auto estimators = json.find("estimators");
-  if (estimators == json.end() || !estimators->is_array()) return config;
-  for (nlohmann::ordered_json& estimator : *estimators) {
-    if (!estimator.is_object() || estimator.contains("lengths")) continue;
-    nlohmann::ordered_json renamed = nlohmann::ordered_json::object();
-    for (const auto& [key, value] : estimator.items()) {
-      renamed[key == "schedule" ? "lengths" : key] = value;
+  if (config.empty()) return config;
+  Json json = config.json();
+  if (json.contains("estimators") && json["estimators"].is_array()) {
+    for (Json& estimator : json["estimators"]) {
+      RenameKey("schedule", "lengths", &estimator);
+      RemoveUselessClip(&estimator);
     }
-    estimator = std::move(renamed);
   }
+  if (json.contains("theta_opt") && IsAdam(json["theta_opt"])) {
+    RenameKey("b1", "beta1", &json["theta_opt"]);
+    RenameKey("b2", "beta2", &json["theta_opt"]);
+  }
+  MakeModeAnObject(&json);
   return Config::FromJson(std::move(json), config.path());
 }
 

@@ -57,7 +57,8 @@ struct MetaTrainConfig : RunKeys {
 MetaTrainConfig Resolved(MetaTrainConfig config);
 
 // The config of a run of an earlier version with its keys as they are called now: `lengths` of
-// estimators was `schedule`.
+// estimators was `schedule`, `beta1` and `beta2` of a theta_opt were `b1` and `b2`, and the keys of
+// a mode stood beside its name, "mode": "sync".
 Config InTodaysKeys(const Config& config);
 
 // Throws Error, with what to do, if a value of the config is not valid or keys do not go together.

@@ -167,14 +167,19 @@ FoundFile ReadUnchecked(const std::string& path, const std::optional<Config>& le
 
 }  // namespace
 
+void RequireUsable(const ThetaFile& file, const std::string& who) {
+  const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+  const Layout& layout = optimizer->theta_layout();
+  Require(file.theta.size() == layout.size(), "{}: theta has {} numbers, the optimizer needs {}",
+          who, file.theta.size(), layout.size());
+  RequireFiniteWeights(layout, AsSpan(file.theta), who + kWantsFinite);
+}
+
 void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
+  RequireUsable(theta_file, path);
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& theta_layout = optimizer->theta_layout();
-  Require(theta_file.theta.size() == theta_layout.size(),
-          "{}: theta has {} numbers, the optimizer needs {}", path, theta_file.theta.size(),
-          theta_layout.size());
   const std::span<const float> theta = AsSpan(theta_file.theta);
-  RequireFiniteWeights(theta_layout, theta, path + kWantsFinite);
   ArrayFile file;
   file.arrays = ArraysFromRow(theta_layout, theta, "theta/");
   file.metadata = {{"format", kFormat},

@@ -92,6 +92,10 @@ ThetaFile ReadThetaFile(const std::string& path,
                         const std::optional<Config>& learned_optimizer = {},
                         FailedCheck failed_check = FailedCheck::kError);
 
+// Throws Error, whose text begins with `who`, unless theta has as many weights as its optimizer
+// needs and all are finite numbers.
+void RequireUsable(const ThetaFile& file, const std::string& who);
+
 // Reads a file and repeats its golden steps on every instruction set of the machine. Empty where
 // the file has none. Throws Error as ReadThetaFile does, but for a result that is off.
 std::vector<GoldenDeviation> CheckThetaFile(const std::string& path,

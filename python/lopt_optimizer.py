@@ -2310,6 +2310,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         """One update of every parameter that has a gradient. The closure, where given, computes
         the gradients and returns the loss, which is handed on. loss: that of the batch, a number or
         a tensor of one, where there is no closure; Celo, CeloAdam and Sinv6 need one of the two.
+        Under DistributedDataParallel give the mean over all ranks (torch.distributed.all_reduce):
+        with a loss of its own each rank would step its parameters elsewhere.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
         finite, for a loss that is needed and not finite likewise, and between eval() and train().

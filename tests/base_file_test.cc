@@ -22,7 +22,9 @@ namespace {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lopt_file_XXXXXX").string();
+    // Without links, as in flushed_paths.
+    const auto place = std::filesystem::canonical(std::filesystem::temp_directory_path());
+    std::string name = (place / "lopt_file_XXXXXX").string();
     REQUIRE(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -10,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
+#include "tests/farthest.h"
 #include "tests/skip.h"
 
 namespace lopt {
@@ -149,12 +149,8 @@ TEST_CASE("Bits, uniforms and integers are the same on every instruction set, no
     CHECK(bits == first_bits);
     CHECK(uniforms == first_uniforms);
     CHECK(integers == first_integers);
-    float worst = 0;
-    for (size_t i = 0; i < kSize; ++i) {
-      worst = std::max({worst, std::abs(normals[i] - first_normals[i]),
-                        std::abs(truncated[i] - first_truncated[i])});
-    }
-    CHECK(worst <= 1e-6f);
+    CHECK(Farthest(normals, first_normals) <= 1e-6);
+    CHECK(Farthest(truncated, first_truncated) <= 1e-6);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/key.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -55,8 +56,8 @@ double KolmogorovStatistic(std::vector<float> values, const Distribution& distri
   double distance = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const double expected = distribution(values[i]);
-    distance = std::max({distance, expected - static_cast<double>(i) / n,
-                         static_cast<double>(i + 1) / n - expected});
+    distance = Farther(distance, expected - static_cast<double>(i) / n);
+    distance = Farther(distance, static_cast<double>(i + 1) / n - expected);
   }
   return std::sqrt(n) * distance;
 }
@@ -221,7 +222,7 @@ TEST_CASE("A normal is the inverse of the distribution function at its uniform")
     const double error = std::erf(normals[i] / std::sqrt(2.0)) - u;
     // In units of what a rounding of u^2 and of the result may change.
     const double density = std::exp(-0.5 * normals[i] * normals[i]);
-    worst = std::max(worst, std::abs(error) / (6e-8 + 4e-7 * density));
+    worst = Farther(worst, std::abs(error) / (6e-8 + 4e-7 * density));
   }
   CHECK(worst < 1);
 }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "count_allocations.h"
+#include "lopt/base/eigen.h"
 #include "lopt/base/workspace.h"
+#include "tests/skip.h"
 
 namespace lopt {
 namespace {
@@ -81,6 +83,22 @@ TEST_CASE("A second use of the same size allocates nothing") {
   use();
   use();
   CHECK(allocations == after_first);
+}
+
+TEST_CASE("A temporary of Eigen's is an allocation that is counted") {
+  if (!kCountsMalloc) {
+    SkipTest("a sanitizer, or another C library than glibc, has malloc");
+    return;
+  }
+  const Eigen::MatrixXf a = Eigen::MatrixXf::Ones(3, 3);
+  Eigen::MatrixXf product(3, 3);
+  int64_t before = allocations;
+  product.noalias() = a.lazyProduct(a);
+  CHECK(allocations == before);
+  before = allocations;
+  product = (a + a).eval();
+  CHECK(allocations == before + 1);
+  CHECK(product(2, 2) == 2);
 }
 
 TEST_CASE("A pool gives a returned workspace out again") {

@@ -54,6 +54,10 @@ inline std::vector<ElasticLie> ElasticLies() {
   const auto join = [](const std::function<void(JoinRequest*)>& change) {
     return ChangeFrames<JoinRequest>(FrameType::kJoin, change);
   };
+  const auto hello = [](const std::function<void(Hello*)>& change) {
+    return ChangeFrames<Equipment>(FrameType::kEquipped,
+                                   [=](Equipment* equipment) { change(&equipment->hello); });
+  };
   const auto bytes = [](FrameType type, const std::vector<std::byte>& instead) {
     return [=](Frame* frame) {
       if (frame->type == type) frame->body = MakeBody(instead);
@@ -152,10 +156,14 @@ inline std::vector<ElasticLie> ElasticLies() {
       {"version", join([](JoinRequest* request) { request->version = "older"; }),
        "it runs another version of the program than the learner"},
       {"token", join([](JoinRequest* request) { request->token = "a guess"; }), " token"},
-      {"config",
-       ChangeFrames<Equipment>(FrameType::kEquipped,
-                               [](Equipment* equipment) { equipment->hello.config += " "; }),
+      {"config", hello([](Hello* hello) { hello->config += " "; }),
        " has another config than rank 0 "},
+      {"commit", hello([](Hello* hello) { hello->version = "older"; }),
+       " runs version 'older' of the program, rank 0 ("},
+      {"instruction set", hello([](Hello* hello) { hello->isa = "abacus"; }),
+       " computes with instruction set abacus, rank 0 ("},
+      {"device", hello([](Hello* hello) { hello->device = "abacus"; }),
+       " run on the device abacus, those of rank 0 ("},
       {"threads",
        ChangeFrames<Equipment>(FrameType::kEquipped,
                                [](Equipment* equipment) { equipment->threads = 0; }),

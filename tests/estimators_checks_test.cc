@@ -521,7 +521,7 @@ TEST_CASE("Each way in which a learned optimizer can be wrong fails the checks t
 
 // ---- Truncation schedules
 
-enum class ScheduleFlaw { kNone, kZero, kCounts, kSaysNever };
+enum class ScheduleFlaw { kNone, kZero, kCounts, kSaysNever, kLonger, kShorter };
 
 class Schedule : public TruncationSchedule {
  public:
@@ -530,6 +530,8 @@ class Schedule : public TruncationSchedule {
     if (flaw_ == ScheduleFlaw::kCounts) return ++count_;
     return flaw_ == ScheduleFlaw::kZero ? 0 : 5;
   }
+  int64_t Longest(int64_t) const override { return flaw_ == ScheduleFlaw::kLonger ? 4 : kNever; }
+  int64_t Shortest(int64_t) const override { return flaw_ == ScheduleFlaw::kShorter ? 6 : 0; }
   bool EpisodesEnd() const override { return flaw_ != ScheduleFlaw::kSaysNever; }
 
  private:
@@ -544,6 +546,8 @@ TEST_CASE("Each way in which a schedule can be wrong fails the checks that it is
   fails(ScheduleFlaw::kZero, {"lengths"}, "has length 0, wanted at least 1");
   fails(ScheduleFlaw::kCounts, {"lengths"}, "the same key gives the lengths 1 and 2");
   fails(ScheduleFlaw::kSaysNever, {"ends"}, "EpisodesEnd() is false, but one of the episodes ends");
+  fails(ScheduleFlaw::kLonger, {"bounds"}, "an episode has length 5, Longest is 4");
+  fails(ScheduleFlaw::kShorter, {"bounds"}, "an episode has length 5, Shortest is 6");
   for (const auto& outcome :
        RunChecks<TruncationSchedule>(checks::ScheduleChecks(), Schedule(ScheduleFlaw::kNone))) {
     CHECK(outcome.findings.passed());

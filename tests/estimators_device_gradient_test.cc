@@ -11,6 +11,7 @@
 #include "lopt/estimators/antithetic.h"
 #include "lopt/estimators/device_gradient.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 
 namespace lopt {
 namespace {
@@ -73,18 +74,6 @@ Perturbations Named(const GradientCase& of, int64_t window, std::vector<int64_t>
   return {SplitKey(KeyFromSeed(7), of.pairs), std::move(episodes), of.clock, kStd, of.dimension};
 }
 
-template <class Numbers, class Expected>
-double Apart(const Numbers& numbers, const Expected& expected) {
-  REQUIRE_EQ(std::ssize(numbers), std::ssize(expected));
-  double largest = 0;
-  double apart = 0;
-  for (int64_t i = 0; i < std::ssize(numbers); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-    apart = std::max(apart, std::abs(static_cast<double>(numbers[i]) - expected[i]));
-  }
-  return largest == 0 ? apart : apart / largest;
-}
-
 // Four windows on the host and on devices whose threads run in several orders.
 void CompareWithHost(const GradientCase& of) {
   CAPTURE(of.pairs);
@@ -119,11 +108,12 @@ void CompareWithHost(const GradientCase& of) {
       CAPTURE(d);
       const PairsGradient there = GradientOnDevice(
           devices[d], perturbations, losses, has_accumulator ? &accumulator_there[d] : nullptr);
-      CHECK_LT(Apart(there.gradient, gradient), 1e-5);
+      CHECK_LT(FarthestOfLargest(there.gradient, gradient), 1e-5);
       CHECK(there.squares == doctest::Approx(squares).epsilon(1e-5));
-      CHECK_LT(Apart(there.accumulator_norms, norms), 1e-5);
+      CHECK_LT(FarthestOfLargest(there.accumulator_norms, norms), 1e-5);
       if (has_accumulator) {
-        CHECK_LT(Apart(accumulator_there[d].To(HostMemory()).As<float>(), accumulator.As<float>()),
+        CHECK_LT(FarthestOfLargest(accumulator_there[d].To(HostMemory()).As<float>(),
+                                   accumulator.As<float>()),
                  2e-6);
         CHECK(accumulator_there[d] == accumulator_there[0]);
       }
@@ -160,7 +150,8 @@ TEST_CASE("Without sums a device gives the gradient of plain evolution strategie
     losses.push_back({{.weight = differences.back()}});
   }
   const PairsGradient there = GradientOnDevice(EmulatedDevice(), perturbations, losses, nullptr);
-  CHECK_LT(Apart(there.gradient, WeightedPerturbations(differences, perturbations.Rows(), kStd)),
+  CHECK_LT(FarthestOfLargest(there.gradient,
+                             WeightedPerturbations(differences, perturbations.Rows(), kStd)),
            1e-5);
   CHECK(there.squares ==
         doctest::Approx(SumOfSquaredGradients(differences, perturbations.Rows(), kStd))

@@ -10,6 +10,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
 #include "lopt/estimators/antithetic.h"
 #include "lopt/estimators/device_program.h"
 #include "lopt/estimators/full_es.h"
@@ -20,6 +21,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 
 namespace lopt {
 namespace {
@@ -127,7 +129,7 @@ class TwoWindows {
       CHECK((mine.is_last == theirs.is_last).all());
       CHECK((mine.non_finite == theirs.non_finite).all());
       for (int64_t i = 0; i < mine.loss.size(); ++i) {
-        *losses = std::max(*losses, Apart(mine.loss.data()[i], theirs.loss.data()[i]));
+        *losses = Farther(*losses, Apart(mine.loss.data()[i], theirs.loss.data()[i]));
       }
       REQUIRE(mine.noted.size() == theirs.noted.size());
       for (size_t i = 0; i < mine.noted.size(); ++i) {
@@ -136,7 +138,7 @@ class TwoWindows {
       }
     }
     for (size_t b = 0; b < meta_loss_.size(); ++b) {
-      *losses = std::max(*losses, Apart(meta_loss_[b], other.meta_loss_[b]));
+      *losses = Farther(*losses, Apart(meta_loss_[b], other.meta_loss_[b]));
     }
     for (const auto& [name, array] : state_) {
       const Array mine = array.To(HostMemory());
@@ -147,7 +149,7 @@ class TwoWindows {
         continue;
       }
       for (size_t i = 0; i < mine.As<float>().size(); ++i) {
-        *state = std::max(*state, Apart(mine.As<float>()[i], theirs.As<float>()[i]));
+        *state = Farther(*state, Apart(mine.As<float>()[i], theirs.As<float>()[i]));
       }
     }
   }
@@ -405,6 +407,39 @@ TEST_CASE("Every meta-loss and every clock are the host's where a task gives its
                                .with_metrics = true},
                    .given = Given::kStatefulTask},
                   device);
+}
+
+// A GPU has limits of a kernel that all threads share.
+TEST_CASE("Problems of one kernel that need unlike memory run side by side as they do alone") {
+  std::vector<const Device*> devices = {FindDevice("emulated")};
+  if (FindCudaDevices().count > 0) devices.push_back(FindDevice("cuda"));
+  const Case cases[] = {{.task = R"({"type": "QuadraticTask", "dim": 5})",
+                         .optimizer = MlpLoptOf(R"("hidden_size": 4, "hidden_layers": 1)")},
+                        {.task = R"({"type": "QuadraticTask", "dim": 3000})",
+                         .optimizer = MlpLoptOf(R"("hidden_size": 16, "hidden_layers": 4)")}};
+  for (const Device* device : devices) {
+    CAPTURE(device->name());
+    const auto plan = [&](const Case& of) {
+      return DeviceProgram(*MakeProblem(of, nullptr), *device).plan();
+    };
+    // More than a kernel may use of a GPU without asking for it.
+    REQUIRE_LT(plan(cases[0]).total * sizeof(float), 48 * 1024);
+    REQUIRE_GT(plan(cases[1]).total * sizeof(float), 48 * 1024);
+    const TwoWindows alone[] = {TwoWindows(cases[0], device), TwoWindows(cases[1], device)};
+    std::vector<std::unique_ptr<TwoWindows>> together(8);
+    ThreadPool(4).Run([&] {
+      ParallelFor(std::ssize(together), [&](int64_t i) {
+        together[i] = std::make_unique<TwoWindows>(cases[i % 2], device);
+      });
+    });
+    for (size_t i = 0; i < together.size(); ++i) {
+      double losses = 0;
+      double state = 0;
+      together[i]->Compare(alone[i % 2], &losses, &state);
+      CHECK_EQ(losses, 0);
+      CHECK_EQ(state, 0);
+    }
+  }
 }
 
 TEST_CASE("What has no functions for a device, and what does not fit, is an Error") {

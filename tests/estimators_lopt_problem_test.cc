@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -6,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/describe_fields.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
@@ -17,6 +20,7 @@
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/replica_keys.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
 #include "lopt/tasks/quadratic/quadratic.h"
@@ -194,6 +198,42 @@ TEST_CASE("What an optimizer inside others notes is noted, too") {
   for (int64_t k = 0; k < 12; ++k) {
     CHECK((trace.noted[2].values.row(k) == static_cast<float>(k % 5 + 1)).all());
   }
+}
+
+struct NoOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+TEST_CASE("What is noted inside any type that is over others makes metrics") {
+  OptimizerRegistry().Add<NoOptions>("NotingInside", "For this test.", [](const NoOptions&) {
+    return std::make_shared<NotingSgd>();
+  });
+  const TypeTable& types = OptimizerRegistry().table();
+  int over_others = 0;
+  for (const TypeEntry& entry : types.entries()) {
+    CAPTURE(entry.type);
+    Config config = Config::Parse(fmt::format(R"({{"type": "{}"}})", entry.type), "test");
+    std::vector<std::string> wanted;
+    for (const FieldRow& row :
+         FieldRows(entry.fields, [](const TypeTable& of) { return "one of " + of.kind(); })) {
+      if (!row.value.ends_with("one of " + types.kind())) continue;
+      const std::string option = row.key.substr(1, row.key.size() - 2);  // without `
+      config = config.With(option, R"({"type": "NotingInside"})");
+      wanted.push_back("optimizer/" + (option == "optimizer" ? "" : option + ".") + "updates");
+    }
+    if (wanted.empty()) continue;
+    ++over_others;
+    const LoptProblem problem(std::make_shared<NotingTask>("step", "draw"),
+                              OptimizerRegistry().Make(config), Constant(5),
+                              {.with_metrics = true});
+    UnrollState state = Start(problem, 2);
+    std::vector<std::string> noted;
+    for (const auto& note : RunPlain(problem, problem.optimizer().InitTheta({}), 3, &state).noted) {
+      if (note.name.starts_with("optimizer/")) noted.push_back(note.name);
+    }
+    CHECK(noted == wanted);
+  }
+  CHECK(over_others == 4);  // LearnedScheduler, MatricesAndVectors, OrthogonalSteps, UnknownLength
 }
 
 TEST_CASE("What is noted depends neither on groups nor on threads, and losses not on noting") {

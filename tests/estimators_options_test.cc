@@ -58,6 +58,12 @@ TEST_CASE("Options of estimators that cannot be are refused in C++ as in a confi
   CHECK(FullEsError({.recompute_samples = 0}) ==
         "FullES: recompute_samples must be in [1, 100000], got 0");
   CHECK(FullEsError({.clip_loss_diff = -1.0}) == "FullES: clip_loss_diff must be above 0, got -1");
+  CHECK(
+      FullEsError({.clip_loss_diff = 0.5, .sign_delta_loss_scalar = 2}) ==
+      "FullES: clip_loss_diff is 0.5 and sign_delta_loss_scalar 2, but a sign has nothing to clip; "
+      "wanted one of them");
+  CHECK(FullEsError({.clip_loss_diff = 0.5}) == "no error");
+  CHECK(FullEsError({.sign_delta_loss_scalar = 2}) == "no error");
   CHECK(PesError({}) == "no error");
   CHECK(PesError({.trunc_length = 0}) ==
         "TruncatedPES: trunc_length must be in [1, 10000000], got 0");
@@ -112,7 +118,9 @@ TEST_CASE("Options of inner problems and schedules that cannot be are refused in
   CHECK(ErrorOf([] { LogUniformLengthSchedule({.min_length = 0, .max_length = 9}); }) ==
         "LogUniformLengthSchedule: min_length must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] { ScheduledTruncationSchedule({.std = -1}); }) ==
-        "ScheduledTruncationSchedule: std must be at least 0, got -1");
+        "ScheduledTruncationSchedule: std must be in [0, 10000000], got -1");
+  CHECK(ErrorOf([] { ScheduledTruncationSchedule({.std = 1e19}); }) ==
+        "ScheduledTruncationSchedule: std must be in [0, 10000000], got 1e+19");
 }
 
 TEST_CASE("The same options in a config are refused with their path") {

@@ -17,10 +17,12 @@
 #include "lopt/estimators/registry.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/use/torch_script.h"
 #include "lopt/tasks/registry.h"
 #include "tests/contracts/build.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
+#include "tests/optimizer_examples.h"
 
 namespace lopt {
 namespace {
@@ -425,6 +427,29 @@ TEST_CASE("Second derivatives of every task that has them agree with differences
   CHECK(types.size() == TypesWithDerivatives().size());
 }
 
+TEST_CASE("Every optimizer with a script is differentiated, however small its steps") {
+  std::vector<std::string> configs = {
+      R"({"type": "LearnableSGD", "learning_rate": 1e-8})",
+      R"({"type": "LearnableAdam", "learning_rate": 1e-8, "weight_decay": 0.01})",
+      R"({"type": "Celo2", "learning_rate": 1e-7})", R"({"type": "MLPLOpt", "step_mult": 1e-8})"};
+  for (const auto& [name, config] : OptimizerExamples()) {
+    const auto optimizer = Optimizer(config);
+    if (!optimizer->needs_loss() && ObjectionToTorch(optimizer->config()).empty()) {
+      configs.push_back(config);
+    }
+  }
+  CHECK(configs.size() > 15);
+  for (const std::string& config : configs) {
+    CAPTURE(config);
+    CHECK(ErrorOf([&] {
+            Estimator(R"({"type": "FullGrad", "task": {"type": "ImageConv", "image_size": 4,
+                          "channels": [3], "strides": [2], "data": "glyphs"},
+                          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 5}})",
+                      Optimizer(config));
+          }) == "no error");
+  }
+}
+
 TEST_CASE("What cannot be differentiated is an error") {
   const auto sgd = Optimizer(kSgd);
   const std::string schedule =
@@ -451,13 +476,34 @@ TEST_CASE("What cannot be differentiated is an error") {
         }) ==
         "estimator 'TruncatedGrad': the learned optimizer is not one that a config names, so it "
         "has no script to differentiate");
-  CHECK(ErrorOf([&] {
-          Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"}, )" + schedule,
-                    Optimizer(R"({"type": "Celo2", "learning_rate": 0.1})"));
-        }) ==
-        "estimator 'FullGrad': the script of Celo2, which is differentiated, does not step the "
-        "params of this task as the optimizer itself does: a script does not see the names of "
-        "tensors");
+  for (const auto& [optimizer, error] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type": "Muon"})", "a Muon cannot be differentiated; types that can: "},
+           {R"({"type": "UnknownLength", "optimizer": {"type": "LearnableSGD"}})",
+            "a UnknownLength cannot be differentiated; types that can: "},
+           {R"({"type": "LearnableSGDM", "schedule": {"type": "Warmup", "warmup_steps": 5}})",
+            "a LearnableSGDM with the schedule {"}}) {
+    CAPTURE(optimizer);
+    const std::string said = ErrorOf([&] {
+      Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"}, )" + schedule,
+                Optimizer(optimizer));
+    });
+    CHECK(said.starts_with("estimator 'FullGrad': " + error));
+    CHECK(said.find("cannot be differentiated") != std::string::npos);
+    CHECK(said.find("Celo,") == std::string::npos);
+    CHECK(said.find("CeloAdam") == std::string::npos);
+    CHECK(said.find("Sinv6") == std::string::npos);
+  }
+  for (const std::string rate : {"1e-2", "1e-4", "1e-6"}) {
+    CAPTURE(rate);
+    const std::string celo2 = R"({"type": "Celo2", "learning_rate": )" + rate + "}";
+    CHECK(ErrorOf([&] {
+            Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"}, )" + schedule,
+                      Optimizer(celo2));
+          }) ==
+          "estimator 'FullGrad': the script of Celo2, which is differentiated, does not step the "
+          "params of this task as the optimizer itself does: a script does not see the names of "
+          "tensors");
+  }
   const auto accuracy =
       Estimator(R"({"type": "FullGrad", "num_tasks": 1, "meta_loss_aux": "accuracy", "task": )" +
                     std::string(kNetwork) + ", " + schedule,

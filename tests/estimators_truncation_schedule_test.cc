@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lopt/base/error.h"
@@ -28,6 +29,17 @@ TEST_CASE("A schedule says which length its episodes do not exceed") {
   CHECK(schedule.Longest(6) == 60);
   CHECK(schedule.Longest(11) == 110);
   CHECK(schedule.Longest(1000) == 110);
+  // With what the largest normal adds.
+  const ScheduledTruncationSchedule noisy({.lengths = {200}, .std = 50, .min_length = 10});
+  CHECK(noisy.Longest(1) == 475);
+  int64_t longest = 0;
+  for (uint64_t i = 0; i < 100000; ++i) {
+    longest = std::max(longest, noisy.Length(FoldIn(KeyFromSeed(3), i), {}));
+  }
+  CHECK(longest > 350);
+  CHECK(longest <= noisy.Longest(1));
+  CHECK(ScheduledTruncationSchedule({.lengths = {200}, .std = 2, .min_length = 300}).Longest(1) ==
+        300);
 }
 
 TEST_CASE("A schedule says which length its episodes have at least") {

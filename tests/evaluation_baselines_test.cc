@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <regex>
 #include <string>
@@ -180,6 +181,86 @@ TEST_CASE("Groups of baselines and names go together, each once") {
   const std::vector<Baseline> both = BaselinesNamed("untuned,Adam");
   CHECK(both.back().name == "Adam");
   for (const Baseline& baseline : both) CHECK(baseline.tuned.empty() == (baseline.name != "Adam"));
+}
+
+// Of a baseline that is tuned: the optimizer's options without those that are tuned, and the ranges
+// that are tried at first.
+struct ExpectedBaseline {
+  const char* name;
+  const char* optimizer;
+  const char* ranges;
+};
+
+constexpr const char* kSgd = R"({"type": "LearnableSGD", "schedule": "constant"})";
+constexpr const char* kSgdm =
+    R"({"type": "LearnableSGDM", "momentum": 0.9, "schedule": "constant"})";
+constexpr const char* kAdam = R"({"type": "LearnableAdam", "beta1": 0.9, "beta2": 0.999,
+    "epsilon": 1e-8, "epsilon_root": 0, "weight_decay": 0, "schedule": "constant"})";
+constexpr const char* kAdamW = R"({"type": "LearnableAdam", "beta1": 0.9, "beta2": 0.999,
+    "epsilon": 1e-8, "epsilon_root": 0, "weight_decay": 0.01, "schedule": "constant"})";
+constexpr const char* kSgdRange = R"({"learning_rate": [1e-3, 100]})";
+constexpr const char* kRange = R"({"learning_rate": [1e-4, 10]})";
+constexpr const char* kRangeAndDecay = R"({"learning_rate": [1e-3, 1], "weight_decay": [1e-3, 1]})";
+
+// As docs/evaluation.md has them; "cosine" for the schedule of NAME-cosine.
+const std::vector<ExpectedBaseline> kTuned = {
+    {"SGD", kSgd, kSgdRange},
+    {"SGDM", kSgdm, kRange},
+    {"Adam", kAdam, kRange},
+    {"AdamW", kAdamW, kRange},
+    {"SGD-cosine", kSgd, kSgdRange},
+    {"SGDM-cosine", kSgdm, kRange},
+    {"Adam-cosine", kAdam, kRange},
+    {"AdamW-cosine", kAdamW, kRange},
+    {"AdamW-cosine-decay", R"({"type": "LearnableAdam", "beta1": 0.9, "beta2": 0.999,
+        "epsilon": 1e-8, "epsilon_root": 0, "schedule": "cosine"})",
+     kRangeAndDecay},
+    {"AdamW-warmup-cosine", R"({"type": "LearnableAdam", "beta1": 0.9, "beta2": 0.999,
+        "epsilon": 1e-8, "epsilon_root": 0, "schedule": "warmup-cosine"})",
+     kRangeAndDecay},
+    {"Adam-cosine-betas", R"({"type": "LearnableAdam", "epsilon": 1e-8, "epsilon_root": 0,
+        "weight_decay": 0, "schedule": "cosine"})",
+     R"({"learning_rate": [1e-3, 1], "1 - beta1": [0.02, 0.5], "1 - beta2": [1e-3, 0.2]})"},
+    {"NAdamW-cosine", R"({"type": "NAdamW", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+        "schedule": "cosine"})",
+     kRangeAndDecay},
+    {"Nesterov-cosine", R"({"type": "Nesterov", "momentum": 0.9, "schedule": "cosine"})",
+     R"({"learning_rate": [1e-2, 10], "weight_decay": [1e-5, 1e-2]})"},
+    {"Lion-cosine", R"({"type": "Lion", "beta1": 0.9, "beta2": 0.99, "schedule": "cosine"})",
+     R"({"learning_rate": [1e-4, 0.1], "weight_decay": [1e-3, 1]})"},
+    {"ScheduleFreeAdamW", R"({"type": "ScheduleFreeAdamW", "beta1": 0.9, "beta2": 0.999,
+        "epsilon": 1e-8, "warmup_fraction": 0.1})",
+     kRangeAndDecay},
+    {"SOAP-cosine", R"({"type": "SOAP", "beta1": 0.95, "beta2": 0.95, "epsilon": 1e-8,
+        "frequency": 10, "max_side": 1024, "schedule": "cosine"})",
+     kRangeAndDecay},
+    {"Muon-cosine", R"({"type": "Muon", "momentum": 0.95, "adamw_rate": 1,
+        "scale": "match_rms_adamw", "schedule": "cosine"})",
+     kRangeAndDecay}};
+
+TEST_CASE("The tuned baselines have the options and the ranges that are documented") {
+  const std::vector<Baseline> tuned = BaselinesNamed("classic,strong");
+  REQUIRE(tuned.size() == kTuned.size());
+  for (size_t i = 0; i < tuned.size(); ++i) {
+    const ExpectedBaseline& expected = kTuned[i];
+    CAPTURE(expected.name);
+    CHECK(tuned[i].name == expected.name);
+    const nlohmann::json definition = tuned[i].Definition().json();
+    nlohmann::json optimizer = definition.at("optimizer");
+    nlohmann::json ranges = nlohmann::json::object();
+    for (const auto& [name, range] : definition.at("tuned").items()) {
+      optimizer.erase(name);
+      ranges[(range.at("one_minus") == true ? "1 - " : "") + name] = {range.at("lowest"),
+                                                                      range.at("highest")};
+    }
+    auto wanted = nlohmann::json::parse(expected.optimizer);
+    if (tuned[i].name.ends_with("-cosine") && wanted.at("schedule") == "constant") {
+      wanted["schedule"] = "cosine";
+    }
+    CHECK(optimizer == wanted);
+    CHECK(ranges == nlohmann::json::parse(expected.ranges));
+    CHECK_FALSE(tuned[i].random_search);
+  }
 }
 
 TEST_CASE("Documents count the baselines as they are") {

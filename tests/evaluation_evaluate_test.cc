@@ -25,6 +25,7 @@
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "tests/row_task.h"
 
 namespace lopt {
 namespace {
@@ -349,6 +350,36 @@ TEST_CASE("An evaluation draws nothing that a meta-training of the same seed dra
   CHECK(result.train_loss[0] != first_loss(FoldIn(FoldIn(run, 1), 0)));
   const Key evaluation = FoldIn(run, std::numeric_limits<uint64_t>::max());
   CHECK(result.train_loss[0] == first_loss(FoldIn(FoldIn(evaluation, 1), 0)));
+
+  // Nor do the trials draw what the judged trainings draw: their losses are those of other seeds,
+  // here where nothing moves.
+  Baseline still = BaselinesNamed("SGD")[0];
+  still.tuned[0].lowest = 1e-30;
+  still.tuned[0].highest = 1e-29;
+  config.steps = {1};
+  config.trials = 2;
+  config.tuning_seeds = 1;
+  const RunResult tuned = Run(config, {.baselines = {still}})[0];
+  CHECK(tuned.test_loss[0] == first_loss(FoldIn(FoldIn(evaluation, 1), 0)));
+  CHECK(tuned.tuning_loss[0] == first_loss(FoldIn(FoldIn(evaluation, 0), 0)));
+}
+
+TEST_CASE(
+    "Trials are judged on inner_valid, trainings on test, and no split is judged by another") {
+  struct NoOptions {
+    void Visit(FieldVisitor& /*v*/) {}
+  };
+  TaskRegistry().Add<NoOptions>("Rows", "For this test.",
+                                [](const NoOptions& /*options*/, const TaskResources&) {
+                                  return std::make_shared<RowTask>(10, 1, Sampling::kEpoch);
+                                });
+  const EvaluationConfig config = Parse(R"({"steps": [2, 20], "seeds": 2, "trials": 3,
+    "tuning_seeds": 2, "tasks": {"rows": {"task": {"type": "Rows"}}}})");
+  // The loss of a split is the number of its row: 10 of inner_valid, 11 of outer_valid, 12 of test.
+  for (const RunResult& result : Run(config, {.baselines = BaselinesNamed("SGD,Adam-cosine")})) {
+    CHECK(result.tuning_loss == std::vector<double>{10, 10});
+    CHECK(result.test_loss == std::vector<double>{12, 12});
+  }
 }
 
 TEST_CASE("Results do not depend on the number of threads") {

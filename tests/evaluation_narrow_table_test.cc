@@ -9,6 +9,7 @@
 
 #include "lopt/evaluation/narrow_table.h"
 #include "lopt/evaluation/summary.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -224,12 +225,20 @@ learned optimizers have a >
 )");
 }
 
+TEST_CASE("Where some task has seeds enough the sentence does not say that nothing was tested") {
+  Summary summary = EightTasks();
+  summary.rows.back().seeds = 1;
+  const std::string sentence = VerdictSentence(summary);
+  CHECK(Has(sentence, "on 5 of 8 tasks, beyond chance on 3,"));
+  CHECK_FALSE(Has(sentence, "may be chance"));
+}
+
 TEST_CASE("Equal losses keep the order of the results and are level") {
   Summary summary = OneTask(1, 0, 0, 1);
   const std::string table = NarrowTable(summary, 80);
   CHECK_EQ(RowIn(table, "Adam-cosine"), " Adam-cosine 1.00 0.900 to 1.10 1.00 - 0");
   CHECK_EQ(RowIn(table, "mlp"), "> mlp 1.00 0.900 to 1.10 1.00 unclear 0");
-  CHECK_LT(table.find(" Adam-cosine "), table.find("> mlp "));
+  CHECK_LT(At(table, " Adam-cosine "), At(table, "> mlp "));
   CHECK_EQ(VerdictSentence(summary),
            "mlp is level with the best tuned baseline, Adam-cosine: its test loss is 1.00 times "
            "the best baseline's (95 % interval 0.950 to 1.05).");
@@ -255,7 +264,7 @@ TEST_CASE("A mean that diverged trainings make infinite comes last and is not sa
   summary.aggregate[2] = AgainstBest("mlp", 8, {kInfinity, {kInfinity, kInfinity}}, 0, 8, 0);
   const std::string table = NarrowTable(summary, 80);
   CHECK_EQ(RowIn(table, "mlp"), "> mlp inf - 8 0 8 128");
-  CHECK_LT(table.find(" SGD "), table.find("> mlp "));
+  CHECK_LT(At(table, " SGD "), At(table, "> mlp "));
   CHECK_EQ(VerdictSentence(summary),
            "mlp is behind the best tuned baseline, Adam-cosine, on 8 of 8 tasks, beyond chance on "
            "8; 128 of its 128 trainings diverged.");

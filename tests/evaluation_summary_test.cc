@@ -129,6 +129,28 @@ TEST_CASE("there is no verdict without Adam or with fewer than three seeds") {
   }
 }
 
+TEST_CASE("Intervals are of three seeds or more, over all tasks too") {
+  std::vector<RunResult> results;
+  Add(&results, "two", "Adam", {1, 2});
+  Add(&results, "two", "x", {2, 3});
+  const Summary two = Summarize(results);
+  for (const SummaryRow& row : two.rows) {
+    CHECK_FALSE(HasInterval(row.train_loss));
+    CHECK_FALSE(HasInterval(row.test_loss));
+    CHECK_FALSE(HasInterval(row.mean_train_loss));
+    CHECK_FALSE(HasInterval(row.test_accuracy.value()));
+  }
+  CHECK(AggregateOf(two, "x").test_ratio.value == doctest::Approx(5.0 / 3));
+  CHECK_FALSE(HasInterval(AggregateOf(two, "x").test_ratio));
+  Add(&results, "three", "Adam", {1, 2, 3});
+  Add(&results, "three", "x", {2, 3, 4});
+  const Summary both = Summarize(results);
+  CHECK(HasInterval(RowOf(both, "three", "x").test_loss));
+  CHECK_FALSE(HasInterval(AggregateOf(both, "x").test_ratio));
+  const Summary three = Summarize({results.begin() + 4, results.end()});
+  CHECK(HasInterval(AggregateOf(three, "x").test_ratio));
+}
+
 TEST_CASE("a diverged training counts as infinite and is not dropped") {
   std::vector<RunResult> results;
   Add(&results, "a", "Adam", {1, 1, 1, 1});
@@ -512,6 +534,31 @@ TEST_CASE("Where both test losses are 0, or both infinite, their fraction is 1")
   }
 }
 
+TEST_CASE("Losses below 0 have no fractions, but verdicts") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {-2, -2, -2, -2});
+  Add(&results, "a", "lower", {-4, -4, -4, -4});
+  Add(&results, "a", "equal", {-2, -2, -2, -2});
+  Add(&results, "b", "Adam", {2, 2, 2, 2});
+  Add(&results, "b", "lower", {-4, -4, -4, -4});
+  Add(&results, "c", "Adam", {kInfinity, kInfinity, kInfinity, kInfinity});
+  Add(&results, "c", "lower", {1, 1, 1, 1});
+  Add(&results, "d", "Adam", {-1, 3, 3, 3});  // above 0 in the mean, below in some resamples
+  Add(&results, "d", "lower", {1, 1, 1, 1});
+  const Summary summary = Summarize(results);
+  for (const char* task : {"a", "b", "c"}) {
+    CAPTURE(task);
+    CHECK_FALSE(RowOf(summary, task, "lower").test_ratio.has_value());
+    CHECK(RowOf(summary, task, "lower").test_verdict == Verdict::kBetter);
+    CHECK(RowOf(summary, task, "Adam").test_ratio.value().value == 1);
+  }
+  CHECK(RowOf(summary, "a", "equal").test_ratio.value().value == 1);
+  const Estimate some = RowOf(summary, "d", "lower").test_ratio.value();
+  CHECK(some.value == doctest::Approx(1.0 / 3));
+  CHECK(std::isnan(some.interval.low));
+  CHECK(std::isnan(some.interval.high));
+}
+
 TEST_CASE("against the best baselines, ratios have a geometric mean and counts are Holm's") {
   std::vector<RunResult> results;
   const std::vector<double> best = {1, 1.01, 1.02, 1.03, 1.04, 1.05};
@@ -538,6 +585,18 @@ TEST_CASE("against the best baselines, ratios have a geometric mean and counts a
   CHECK(learned.best_worse == 2);
   CHECK(learned.best_unclear == 1);
   CHECK(RowOf(summary, "doubtful", "learned").best_p_value.value() > 0.05);
+}
+
+TEST_CASE("A mean of fractions has no interval where a resample has no fraction") {
+  std::vector<RunResult> results;
+  AddTuned(&results, "a", "Adam", 3, {3, 3, 3, 3});
+  AddTuned(&results, "a", "best", 2, {2, 2, 2, 2});
+  Add(&results, "a", "learned", {-1, 1, 1, 1});  // above 0 in the mean
+  const Summary summary = Summarize(results);
+  const Estimate mean = AggregateOf(summary, "learned").best_ratio.value();
+  CHECK(mean.value == doctest::Approx(0.5));
+  CHECK(std::isnan(mean.interval.low));
+  CHECK(std::isnan(mean.interval.high));
 }
 
 TEST_CASE("Over many tasks Holm's test can still say better") {

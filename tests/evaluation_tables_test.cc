@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/summary_text.h"
 #include "lopt/evaluation/tables.h"
 #include "tests/error_of.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -158,6 +160,8 @@ TEST_CASE("names have no meaning in Markdown") {
   CHECK(MarkdownName("[a](b)") == "\\[a\\](b)");
   CHECK(MarkdownName("__a_b__") == "\\_\\_a_b\\_\\_");
   CHECK(MarkdownName("a\rb\nc") == "a b c");
+  CHECK(MarkdownName("a\x1b]0;b\x07") == "a \\]0;b ");
+  CHECK(MarkdownName("a\xc2\x9b[2J\xff") == "a\\xc2\\x9b\\[2J\\xff");
   CHECK(MarkdownName("horizon-30") == "horizon-30");
 }
 
@@ -210,6 +214,43 @@ TEST_CASE("numbers have three digits, four where an interval is narrow, and no m
   CHECK(text.find("**1.50e-07** [1.00e-07, 2.00e-07]") != std::string::npos);
   CHECK(text.find("**1.235** [1.234, 1.235]") != std::string::npos);
   CHECK(text.find(" 1.250 [1.200, 1.300]") != std::string::npos);  // the same column
+}
+
+TEST_CASE("A number takes its digits from what it is rounded to") {
+  CHECK_EQ(Rounded(0.9998, 3), "1.00");
+  CHECK_EQ(Rounded(0.9994, 3), "0.999");
+  CHECK_EQ(Rounded(-9.996, 3), "-10.0");
+  CHECK_EQ(Rounded(999.6, 3), "1000");
+  CHECK_EQ(Rounded(0.00099996, 3), "0.00100");
+  CHECK_EQ(Rounded(999999, 3), "1.00e+06");
+  CHECK_EQ(Rounded(0, 3), "0.00");
+}
+
+TEST_CASE("Steps from 10,000 on are written out") {
+  Summary summary = SomeSummary();
+  summary.rows[1].steps_to_adam = 30000;
+  summary.rows[3].steps_to_adam = 9999;
+  summary.rows[5].steps_to_adam = 12345.5;
+  const std::string text = MarkdownTable(summary);
+  for (const char* steps : {" 30000 |", " 9999 |", " 12346 |"}) CHECK(Has(text, steps));
+  CHECK_FALSE(Has(text, "e+04"));
+}
+
+TEST_CASE("Of too few seeds there are no intervals, in text and in the CSV") {
+  Summary summary = SomeSummary();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (SummaryRow& row : summary.rows) {
+    row.seeds = 2;
+    row.test_loss = Around(0.25, nan, nan);
+    row.test_accuracy = Around(0.875, nan, nan);
+  }
+  const std::string text = MarkdownTable(summary);
+  CHECK(Has(text, "| **0.250** |"));
+  CHECK(Has(text, " **87.5** |"));
+  CHECK_FALSE(Has(text, "[-"));
+  CHECK_FALSE(Has(text, "nan"));
+  CHECK(Has(CsvTable(summary), ",0.25,,,"));
+  CHECK_FALSE(Has(CsvTable(summary), "nan"));
 }
 
 TEST_CASE("the CSV has every number in full, empty where there is none, and quotes names") {
@@ -303,13 +344,13 @@ TEST_CASE("What is not tuned and what is have their tables over all tasks, 80 co
                         {.name = "mine-start-tuned", .tuned = true, .start_seed = 5}};
   const std::string text = NarrowTables(summary);
   CheckNarrow(text);
-  CHECK(text.starts_with(R"(## Nothing tuned (3 tasks)
+  CHECK(text.starts_with(R"(## Nothing tuned (3 tasks and lengths)
 
 | optimizer |   all | trained on | transfer | speed-up | failed |
 |:----------|------:|-----------:|---------:|---------:|-------:|
 | my\|theta | 0.900 |  0.500 (1) | 1.20 (2) |     1.86 |     15 |
 
-## Everything tuned with equal trials (3 tasks)
+## Everything tuned with equal trials (3 tasks and lengths)
 
 | optimizer |  all | trained on | transfer | speed-up | failed |
 |:----------|-----:|-----------:|---------:|---------:|-------:|

@@ -29,7 +29,6 @@ TEST_CASE("The tasks that a meta-training trains on have the same options, and a
                                                                   {"batch-512", {300}},
                                                                   {"depth-0", {300}},
                                                                   {"horizon-30", {30}},
-                                                                  {"horizon-3000", {3000}},
                                                                   {"quadratic", {300}}});
   // It is of an earlier version, which had fewer options.
   CHECK(TrainedOnBy("tutorial", Generalization()) ==
@@ -43,6 +42,32 @@ TEST_CASE("Of several numbers of steps those count that some training had") {
   config.tasks.resize(1);
   config.steps = {100, 600, 601};
   CHECK(TrainedOnBy("fast", config) == TaskSteps{{"base", {100, 600}}});
+}
+
+TEST_CASE("A task counts to the longest of its own trainings, whatever others had") {
+  const auto trained_on = [](const std::string& lengths) {
+    EvaluationConfig config;
+    config.tasks = {{.name = "one", .task = Config::Parse(R"({"type": "QuadraticTask"})", "test")}};
+    config.steps = {50, 100, 200, 3000, 5000};
+    const std::string training =
+        R"({"estimators": [{"task": {"type": "QuadraticTask", "dim": 3}, "lengths":
+             {"type": "LogUniformLengthSchedule", "min_length": 30, "max_length": 3000}},
+            {"task": {"type": "QuadraticTask"})" +
+        lengths + "}]}";
+    return TrainedOn(Config::Parse(training, "test"), 3000, config)->at("one");
+  };
+  const std::vector<int64_t> to_100 = {50, 100};
+  CHECK(trained_on(R"(, "lengths": {"type": "LogUniformLengthSchedule", "max_length": 100})") ==
+        to_100);
+  CHECK(trained_on(R"(, "schedule": {"type": "LogUniformLengthSchedule", "max_length": 100})") ==
+        to_100);
+  CHECK(trained_on(R"(, "lengths": {"type": "ConstantTruncationSchedule", "total_length": 100})") ==
+        to_100);
+  const std::vector<int64_t> to_3000 = {50, 100, 200, 3000};
+  for (const char* unknown : {"", R"(, "lengths": {"type": "OfAPlugIn", "total_length": 100})",
+                              R"(, "lengths": {"type": 1})", R"(, "lengths": "long")"}) {
+    CHECK(trained_on(unknown) == to_3000);
+  }
 }
 
 TEST_CASE("On digits from files an optimizer of drawn digits has trained on no image task") {

@@ -287,6 +287,55 @@ TEST_CASE("Functions of std::filesystem that throw errors in its words are not c
   CHECK(calls > 5);
 }
 
+// Why a statement of a test passes where it should not; empty if it does not.
+std::string PassesWrongly(const std::string& statement) {
+  static const std::regex forgets(
+      R"(\b\S*(?:worst|apart|distance|difference|error|off)\S* = (?:std::)?f?max\(\{?\S*\w, |)"
+      R"(= (?:std::)?f?max\(\{?[^,()]+, (?:std::)?f?abs\(.* - )");
+  static const std::regex replaces(R"(if \(!\((\S+) <=? (\S+)\)\) \{? ?\2 = \1)");
+  static const std::regex compares(
+      R"((?:CHECK|REQUIRE)_[LG][TE]\(.*\.r?find\(|\.r?find\([^<>]*\) [<>] \S+\.r?find\()");
+  if (statement.find("max(") != std::string::npos && std::regex_search(statement, forgets)) {
+    return "std::max drops NaN: tests/farthest.h has Farther";
+  }
+  if (statement.find("if (!(") != std::string::npos && std::regex_search(statement, replaces)) {
+    return "the next number replaces NaN: tests/farthest.h has Farther";
+  }
+  if (statement.find("find(") != std::string::npos && std::regex_search(statement, compares)) {
+    return "a part that is missing is behind all others: tests/text_parts.h has At";
+  }
+  return "";
+}
+
+// The statements of a file, each in one line.
+std::vector<std::string> Statements(const std::string& file) {
+  std::vector<std::string> statements = {""};
+  std::ifstream stream(lopt::SourcePath(file));
+  for (std::string word; stream >> word;) {
+    statements.back() += (statements.back().empty() ? "" : " ") + word;
+    if (word.ends_with(';') || word == "}") statements.emplace_back();
+  }
+  return statements;
+}
+
+TEST_CASE("Tests find a NaN among distances, and a text that is missing") {
+  for (const std::string& file : SourceFiles()) {
+    if (FirstPart(file) != "tests" || file == "tests/layering_test.cc") continue;
+    for (const std::string& statement : Statements(file)) {
+      const std::string why = PassesWrongly(statement);
+      CHECK_MESSAGE(why.empty(), file, ": ", why, ": ", statement);
+    }
+  }
+  CHECK_NE(PassesWrongly("worst = std::max(worst, Difference(a, b));"), "");
+  CHECK_NE(PassesWrongly("{ largest = std::max(largest, std::abs(double{a[i]} - b[i]));"), "");
+  CHECK_NE(PassesWrongly("worst = std::max({worst, std::abs(a[i] - b[i]), c});"), "");
+  CHECK_NE(PassesWrongly("if (!(here <= worst)) worst = here;"), "");
+  CHECK_NE(PassesWrongly("CHECK_LT(text.find(\"a\"), text.find(\"b\"));"), "");
+  CHECK_NE(PassesWrongly("CHECK(text.find(\"a\") < text.find(\"b\"));"), "");
+  CHECK_EQ(PassesWrongly("largest = std::max(largest, std::abs(a[i]));"), "");
+  CHECK_EQ(PassesWrongly("CHECK(text.find(\"a\") == 3);"), "");
+}
+
 // Whether a text of the line has an option of a command line: "resume it (--resume)".
 bool SaysOption(const std::string& line) {
   static const std::regex text(R"re("[^"]*--[a-z][^"]*")re");

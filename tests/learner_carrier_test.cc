@@ -15,8 +15,10 @@
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/run/run_directory.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
 
 // A learner and workers whose frames this test carries from one thread to another.
 
@@ -182,6 +184,28 @@ TEST_CASE("A learner that is told to stop while no worker is there ends with Sto
   CHECK_THROWS_AS(RunCarried(Gathered(SmallExperiment(1)), std::make_shared<Carrier>("the test"),
                              {.stop = &stop}),
                   StoppedAlone);
+}
+
+TEST_CASE("A run that was stopped while no worker is there is interrupted, not failed") {
+  const TempDirectory directory;
+  std::atomic<bool> stop = false;
+  const auto carrier = std::make_shared<Carrier>("the test");
+  CarriedWorkers workers(carrier);
+  workers.Add();
+  MetaTrainConfig config = Gathered(SmallExperiment(1));
+  config.checkpoint_steps = 3;
+  const MetaTrainerOptions options{.out_dir = directory.path(),
+                                   .stop = &stop,
+                                   .on_step = [&](const MetaTrainProgress& progress) {
+                                     if (progress.updates != 5) return;
+                                     workers[1].Kill();
+                                     stop = true;
+                                   }};
+  CHECK_THROWS_AS(RunCarried(config, carrier, options), StoppedAlone);
+  const RunManifest manifest = RunDirectory(directory.path()).ReadManifest();
+  CHECK_EQ(manifest.status, "interrupted");
+  CHECK_EQ(manifest.updates, 3);
+  CHECK_FALSE(manifest.error.has_value());
 }
 
 TEST_CASE("Frames arrive as they were sent, between the opening and the end of a connection") {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <span>
 #include <string>
@@ -175,22 +176,41 @@ TEST_CASE("A run says which device it was made on, and another one at resume is 
   CHECK(CheckpointStore(run.CheckpointPath(), {}).ReadNewest()->device == "cpu");
 }
 
-TEST_CASE("Ranks on different models of a device are an error unless that is allowed") {
-  const MetaTrainConfig config = OnDevice(1, 1, "cuda");
+// The error of ranks that meet, of which rank 1 differs from rank 0.
+std::string ErrorOfMeeting(const std::function<void(Hello*)>& change, bool allow_isa_change) {
+  const auto transports = MakeLocalTransports(2);
+  Wakeup wakeup;
+  MessageLoop loop(transports[0].get(), &wakeup, {});
+  Ranks ranks(OnDevice(1, 1, "cuda"), {.allow_isa_change = allow_isa_change}, transports[0].get(),
+              &loop);
+  for (int rank = 0; rank < 2; ++rank) {
+    Hello hello{.host = "h", .version = "1", .isa = "avx2", .device = "NVIDIA H100"};
+    if (rank == 1) change(&hello);
+    ranks.Handle({.from = rank, .kind = kHello, .bytes = ToWire(hello)});
+  }
+  return ErrorOf([&] { ranks.Meet(); });
+}
+
+TEST_CASE("Ranks on different devices or instruction sets are an error unless that is allowed") {
+  const auto other_device = [](Hello* hello) { hello->device = "NVIDIA A100"; };
+  const auto other_isa = [](Hello* hello) { hello->isa = "sse4"; };
+  CHECK(ErrorOfMeeting([](Hello*) {}, false) == "no error");
+  CHECK(ErrorOfMeeting(other_device, true) == "no error");
+  CHECK(ErrorOfMeeting(other_isa, true) == "no error");
+  CHECK(ErrorOfMeeting(other_device, false) ==
+        "the windows of rank 1 (h) run on the device NVIDIA A100, those of rank 0 (h) on NVIDIA "
+        "H100, so the result would depend on who computes what; give all ranks one model "
+        "(--devices), or allow the difference (--allow-isa-change)");
+  CHECK(ErrorOfMeeting(other_isa, false) ==
+        "rank 1 (h) computes with instruction set sse4, rank 0 (h) with avx2, so the result would "
+        "depend on who computes what; pin it (isa, --isa), or allow the difference "
+        "(--allow-isa-change)");
+}
+
+TEST_CASE("Ranks of different versions of the program are an error, whatever is allowed") {
   for (const bool allowed : {false, true}) {
-    const auto transports = MakeLocalTransports(2);
-    Wakeup wakeup;
-    MessageLoop loop(transports[0].get(), &wakeup, {});
-    Ranks ranks(config, {.allow_isa_change = allowed}, transports[0].get(), &loop);
-    for (int rank = 0; rank < 2; ++rank) {
-      const Hello hello{.host = "h", .device = rank == 0 ? "NVIDIA H100" : "NVIDIA A100"};
-      ranks.Handle({.from = rank, .kind = kHello, .bytes = ToWire(hello)});
-    }
-    CHECK(ErrorOf([&] { ranks.Meet(); }) ==
-          (allowed ? "no error"
-                   : "the windows of rank 1 (h) run on the device NVIDIA A100, those of rank 0 (h) "
-                     "on NVIDIA H100, so the result would depend on who computes what; give all "
-                     "ranks one model (--devices), or allow the difference (--allow-isa-change)"));
+    CHECK(ErrorOfMeeting([](Hello* hello) { hello->version = "2"; }, allowed) ==
+          "rank 1 (h) runs version '2' of the program, rank 0 (h) version '1'");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -20,6 +21,7 @@
 #include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/elastic/frame_parts.h"
+#include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/elastic/worker_session.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
@@ -28,6 +30,7 @@
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/like_system_environment.h"
 #include "tests/mutated_frames.h"
 #include "tests/temp_directory.h"
 
@@ -705,6 +708,74 @@ TEST_CASE("Who comes at the end without the token is not told how the run has en
   RunElastic(config, std::move(connections), 2, options, "sesame");
   CHECK_EQ(ends, std::vector<std::string>{"finished"});
   CHECK_EQ(refused, "it does not say the token of this job (--token-file)");
+}
+
+// What a worker process connects to. It says what it is told to, and nothing else; each look at it
+// takes a second of the worker's clock.
+class MuteLearner final : public LikeSystemEnvironment {
+ public:
+  std::chrono::steady_clock::time_point Now() override { return begin_ + seconds; }
+
+  std::chrono::seconds seconds{0};
+  std::deque<Frame> says;
+  size_t most = 0;  // bytes of a frame that it may send
+  std::atomic<bool> stop = false;
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = System().Now();
+};
+
+class MuteConnection final : public Connections {
+ public:
+  explicit MuteConnection(MuteLearner* learner) : learner_(learner) {}
+
+  std::string Description() const override { return "mute"; }
+  std::optional<Event> Poll() override {
+    learner_->stop = ++learner_->seconds >= std::chrono::hours(1);
+    if (wakeup_ != nullptr) wakeup_->Notify();
+    if (learner_->says.empty()) return std::nullopt;
+    Frame frame = std::move(learner_->says.front());
+    learner_->says.pop_front();
+    return Event{.connection = 1, .frame = std::move(frame)};
+  }
+  void Send(int64_t, Frame) override {}
+  void Trust(int64_t, size_t most_bytes) override { learner_->most = most_bytes; }
+  int64_t Arrived(int64_t) override { return 0; }
+  void Close(int64_t) override {}
+  bool Idle() const override { return true; }
+  void NotifyOnEvent(Wakeup* wakeup) override { wakeup_ = wakeup; }
+
+ private:
+  MuteLearner* learner_;
+  Wakeup* wakeup_ = nullptr;
+};
+
+TEST_CASE("A worker has patience with what says nothing, unless something else watches it") {
+  const auto wait = [](double patience, bool watched) {
+    MuteLearner learner;
+    const InEnvironment inside(&learner);
+    const ElasticWorkerOptions options{
+        .stop = &learner.stop, .patience_seconds = patience, .learner_is_watched = watched};
+    const std::string error = ErrorOf([&] {
+      RunElasticWorker(options, [&] { return std::make_unique<MuteConnection>(&learner); });
+    });
+    return std::pair(error, learner.seconds.count());
+  };
+  const std::string silent = "there is no learner any more: it says nothing";
+  CHECK_EQ(wait(60, false), std::pair(silent, std::chrono::seconds::rep{61}));
+  CHECK_EQ(wait(0, false), std::pair(silent, std::chrono::seconds::rep{11}));
+  CHECK_EQ(wait(60, true), std::pair(std::string("no error"), std::chrono::seconds::rep{3600}));
+}
+
+TEST_CASE("A worker takes states of any length from a learner that has welcomed it") {
+  MuteLearner learner;
+  const InEnvironment inside(&learner);
+  learner.says.push_back(
+      {.type = FrameType::kWelcome, .body = MakeBody(ToWire(Welcome{.config = "no config"}))});
+  CHECK(ErrorOf([&] {
+          RunElasticWorker({}, [&] { return std::make_unique<MuteConnection>(&learner); });
+        }).starts_with("the learner's config"));
+  CHECK_GT(learner.most, size_t{1} << 40);
 }
 
 TEST_CASE("The job begins when so many processes are there as it waits for") {

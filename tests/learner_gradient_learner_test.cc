@@ -185,6 +185,11 @@ TEST_CASE("The learner on one machine finds the minimum, with the same bits on a
   CHECK(train(4, {.workers = 3, .windows_per_update = 2}).learner.theta == one.learner.theta);
   CHECK(train(1, {.workers = 2, .windows_per_update = 2}).learner.theta != one.learner.theta);
   CHECK(train(1, {.workers = 3, .windows_per_update = 1}).learner.theta != one.learner.theta);
+  CHECK_THROWS_WITH_AS(train(1, {.workers = 0}),
+                       "SingleMachineGradientLearner: workers must be >= 1, got 0", Error);
+  CHECK_THROWS_WITH_AS(train(1, {.windows_per_update = 0}),
+                       "SingleMachineGradientLearner: windows_per_update must be >= 1, got 0",
+                       Error);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/process_identity.h"
 #include "lopt/base/run_lock.h"
@@ -25,6 +27,7 @@
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/job/run_writer.h"
+#include "lopt/learner/run/best_theta.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/metrics_log.h"
@@ -227,6 +230,44 @@ TEST_CASE("When the held-out evaluation changes, the best theta is chosen anew")
   config.eval_seeds = 3;
   Resume(config, directory.path());
   CHECK(best() == 16);
+}
+
+TEST_CASE("A best theta that its record does not tell of is removed, and chosen anew") {
+  const TempDirectory directory;
+  const std::string record = directory.path() + "/best.json";
+  const std::string theta = directory.path() + "/theta_best.safetensors";
+  Train(Counting(10, 4), directory.path());
+  // Each leaves the two files as a process does that dies between their writing, or as damage does.
+  const std::vector<std::function<void()>> faults = {
+      [&] {
+        fs::copy_file(directory.path() + "/theta.safetensors", theta,
+                      fs::copy_options::overwrite_existing);
+      },
+      [&] { fs::remove(theta); }, [&] { fs::remove(record); }, [&] { WriteTextFile(record, "{"); }};
+  int64_t steps = 10;
+  for (const auto& fault : faults) {
+    fault();
+    steps += 4;
+    // Each loss is higher than those before, so that none would be the best of all.
+    Resume(Counting(steps, 4), directory.path());
+    CHECK(ReadThetaFile(theta).meta_steps == steps - 2);
+    CHECK(ReadTextFile(record).find(fmt::format("\"updates\": {},", steps - 2)) !=
+          std::string::npos);
+  }
+  const auto replace = [&] {
+    RunMetaTraining(Counting(10, 4), {.out_dir = directory.path(), .overwrite = true});
+  };
+  for (const auto& fault : faults) {
+    replace();
+    fault();
+    RemoveBestThetaAfter(directory.path(), 9);
+    CHECK_FALSE(fs::exists(record));
+    CHECK_FALSE(fs::exists(theta));
+  }
+  replace();
+  RemoveBestThetaAfter(directory.path(), 8);
+  CHECK(fs::exists(record));
+  CHECK(ReadThetaFile(theta).meta_steps == 8);
 }
 
 TEST_CASE("An evaluation that is never a number leaves no best theta") {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,12 +19,14 @@
 #include "lopt/estimators/estimator_options.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/float64_rules.h"
 #include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
@@ -33,6 +36,7 @@
 #include "lopt/tasks/table/embedding_product.h"
 #include "lopt/tasks/table/table_mlp.h"
 #include "tests/error_of.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -247,6 +251,44 @@ TEST_CASE("The lengths of episodes are not called schedule any more, but in runs
   CHECK(error ==
         "config: 'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's learning "
         "rate");
+}
+
+TEST_CASE("Modes, and Adam's betas, of runs of old have today's keys") {
+  const auto today = [](const char* old) {
+    return InTodaysKeys(Config::Parse(old, "test")).Dump(-1);
+  };
+  CHECK(today(R"({"mode": "sync", "batch_size": 2, "staleness": 1, "staleness_policy": "drop",
+                  "deadline_seconds": 1.5, "quorum": 3, "seed": 4})") ==
+        R"({"mode":{"type":"Sync","deadline_seconds":1.5,"quorum":3},"seed":4})");
+  CHECK(today(R"({"mode": "async", "batch_size": 2, "staleness": 1, "staleness_policy": "drop",
+                  "deadline_seconds": 1.5, "quorum": 3})") ==
+        R"({"mode":{"type":"Async","batch_size":2,"staleness":1,"staleness_policy":"drop"}})");
+  CHECK(today(R"({"theta_opt": {"type": "AdamW", "b1": 0.8, "b2": 0.9, "epsilon": 1}})") ==
+        R"({"theta_opt":{"type":"AdamW","beta1":0.8,"beta2":0.9,"epsilon":1}})");
+  for (const char* kept :
+       {R"({"mode":{"type":"Sync","quorum":1}})", R"({"mode":"other","quorum":1})",
+        R"({"theta_opt":{"type":"OfAPlugIn","b1":0.8}})", R"({"theta_opt":["b1"]})"}) {
+    CHECK(today(kept) == kept);
+  }
+  CHECK(InTodaysKeys(Config()).empty());
+}
+
+TEST_CASE("The config in every trained optimizer's file is its preset's, in today's keys") {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("trained"))) {
+    if (entry.path().extension() != ".safetensors") continue;
+    CAPTURE(entry.path().string());
+    const Config config = InTodaysKeys(ReadThetaFile(entry.path().string()).config);
+    const auto read = ReadOptions<MetaTrainConfig>(config);
+    CheckConfig(read);
+    const auto preset =
+        ReadOptions<MetaTrainConfig>(MetaTrainPresets().Find(entry.path().stem().string()));
+    // The tutorial's file is of a longer run.
+    const std::vector<std::string> others =
+        entry.path().stem() == "tutorial" ? std::vector<std::string>{"meta_steps", "metrics_steps"}
+                                          : std::vector<std::string>{};
+    CHECK(WriteOptions("", read).Differences(WriteOptions("", Resolved(preset)), others,
+                                             "in the file", "now") == std::vector<std::string>());
+  }
 }
 
 TEST_CASE("A learning rate whose logarithm is theta is above 0 where a config is read") {

@@ -34,7 +34,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 bool SkippedWithoutGrpc() {
   if (FindModule(kGrpcModule)) return false;
-  SkipTest("this program was built without gRPC");
+  SkipTest("the grpc module is " + WhyNoModule(kGrpcModule));
   return true;
 }
 

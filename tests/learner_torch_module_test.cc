@@ -13,10 +13,12 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/train/trainer.h"
+#include "tests/farthest.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_local_training.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -139,32 +141,26 @@ std::string Events(const std::string& directory) {
   return events;
 }
 
-int64_t CountOf(const std::string& words, const std::string& text) {
-  int64_t count = 0;
-  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 TEST_CASE("A run's event files have the graphs of its torch tasks, once, also when it is resumed") {
   const TempDirectory scratch;
   RunMetaTraining(OfTorchTasks(1, 1, "cpu"), {.out_dir = scratch / "meta"});
   RunMetaTraining(OfTorchTasks(1, 2, "cpu"), {.out_dir = scratch / "meta", .resume = true});
   CHECK_EQ(EventFiles(scratch / "meta").size(), 2);
   // A node's name behind its field and length.
-  CHECK_EQ(CountOf("\x0a\x16"
-                   "0_TorchImageMLP/losses",
-                   Events(scratch / "meta")),
+  CHECK_EQ(Count(Events(scratch / "meta"),
+                 "\x0a\x16"
+                 "0_TorchImageMLP/losses"),
            1);
-  CHECK_EQ(CountOf("1_TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "meta")), 1);
-  CHECK_EQ(CountOf("2_TorchImageConv/losses\x12\x06Output", Events(scratch / "meta")), 1);
+  CHECK_EQ(Count(Events(scratch / "meta"), "1_TorchSequenceRegression/losses\x12\x06Output"), 1);
+  CHECK_EQ(Count(Events(scratch / "meta"), "2_TorchImageConv/losses\x12\x06Output"), 1);
   const TrainConfig config =
       OfTorchModel(R"({"type": "TorchSequenceRegression", "hidden": 3, "steps": 4})", 1, 2);
   RunTraining(config, {.out_dir = scratch / "train"});
-  CHECK_EQ(CountOf("TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "train")), 1);
+  CHECK_EQ(Count(Events(scratch / "train"), "TorchSequenceRegression/losses\x12\x06Output"), 1);
   MetaTrainConfig twice = OfTorchTasks(1, 1, "cpu");
   twice.estimators[0] = twice.estimators[1];
   RunMetaTraining(twice, {.out_dir = scratch / "twice"});
-  CHECK_EQ(CountOf("TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "twice")), 1);
+  CHECK_EQ(Count(Events(scratch / "twice"), "TorchSequenceRegression/losses\x12\x06Output"), 1);
 }
 
 TEST_CASE("A torch model has the same bytes from one rank and from 2 and 3, stopped or not") {
@@ -220,7 +216,7 @@ TEST_CASE("A torch model's training is that of the native one, to rounding") {
     const Eigen::VectorXf trained = RunTraining(OfTorchModel(native, 4), {}).state.params;
     const Eigen::VectorXf by_torch = RunTraining(OfTorchModel(torch, 4), {}).state.params;
     CHECK_GT((trained - start).cwiseAbs().maxCoeff(), 1e-2);
-    CHECK_LT((by_torch - trained).cwiseAbs().maxCoeff(), 1e-5);
+    CHECK_LT(Farthest(by_torch, trained), 1e-5);
   }
 }
 

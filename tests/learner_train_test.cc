@@ -28,6 +28,7 @@
 #include "lopt/tasks/registry.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/known_lopt.h"
 #include "tests/learner_child.h"
 #include "tests/learner_local_training.h"
@@ -235,7 +236,7 @@ TEST_CASE("Workers that share a batch evenly make the update of one that has it 
     for (const int64_t workers : {2, 5, 20}) {
       CAPTURE(workers);
       const Eigen::VectorXf shared = RunTraining(ConfigOf(task, kSgd, workers), {}).state.params;
-      CHECK_LT((shared - one).cwiseAbs().maxCoeff(), 2e-6);
+      CHECK_LT(Farthest(shared, one), 2e-6);
     }
   }
 }
@@ -277,8 +278,8 @@ TEST_CASE("Workers that share CTAugment's probes make the training of one that h
       CHECK_EQ(train(workers, 1).model_state, train(1, 1).model_state);
       if (task == perturbed) continue;               // in other directions by each worker
       const TrainState shared = train(workers, 12);  // of params that differ by rounding
-      CHECK_LT((shared.model_state - one.model_state).cwiseAbs().maxCoeff(), 1e-5);
-      CHECK_LT((shared.params - one.params).cwiseAbs().maxCoeff(), 2e-6);
+      CHECK_LT(Farthest(shared.model_state, one.model_state), 1e-5);
+      CHECK_LT(Farthest(shared.params, one.params), 2e-6);
     }
   }
 }
@@ -509,7 +510,7 @@ TEST_CASE("A family without a data set is trained, each worker on data of its ow
   const std::string task = R"({"type": "FixedDimQuadraticFamily", "dim": 4})";
   const Eigen::VectorXf one = RunTraining(ConfigOf(task, kSgd, 1), {}).state.params;
   const Eigen::VectorXf several = RunTraining(ConfigOf(task, kSgd, 3), {}).state.params;
-  CHECK_LT((several - one).cwiseAbs().maxCoeff(), 1e-6);  // its losses are not random
+  CHECK_LT(Farthest(several, one), 1e-6);  // its losses are not random
 }
 
 }  // namespace lopt

@@ -18,6 +18,7 @@
 #include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/reference/celo2_reference.h"
 
@@ -64,23 +65,6 @@ struct Celo2Trace {
   std::vector<float> theta;
 };
 
-double Difference(std::span<const float> got, std::span<const float> wanted) {
-  REQUIRE(got.size() == wanted.size());
-  double worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double difference = std::abs(double{got[i]} - double{wanted[i]});
-    if (!(difference <= worst)) worst = difference;
-  }
-  return worst;
-}
-
-// The largest difference over the largest number wanted; 0 where that is hardly a normal number.
-double RelativeDifference(std::span<const float> got, std::span<const float> wanted) {
-  double largest = 0;
-  for (const float x : wanted) largest = std::max(largest, std::abs(double{x}));
-  return largest < 1e-37 ? 0 : Difference(got, wanted) / largest;
-}
-
 // `part` of [elements, 3] as the golden files have it.
 std::vector<float> Interleaved(std::span<const float> const (&parts)[3]) {
   std::vector<float> all;
@@ -121,25 +105,25 @@ TEST_CASE("the reference of Celo2 and Celo2Base has the golden features, directi
             PlainCelo2Step(tensor, network, variant == "celo2", golden("gradient", i), p, state);
         if (i == 0 || i + 1 == trace.steps) {
           const auto features = trace.At(variant + "/features/" + entry.name, i == 0 ? 0 : 1, 2);
-          CHECK(Difference(step.features, features) <= 2e-6);
+          CHECK(Farthest(step.features, features) <= 2e-6);
         }
-        CHECK(Difference(step.direction, golden(variant + "/direction", i)) <= 2e-6);
+        CHECK(Farthest(step.direction, golden(variant + "/direction", i)) <= 2e-6);
         const bool orthogonal = variant == "celo2" && tensor.factored;
         if (orthogonal) {
-          CHECK(Difference(step.orthogonal, golden("celo2/orthogonal", i)) <= 1.5e-5);
+          CHECK(Farthest(step.orthogonal, golden("celo2/orthogonal", i)) <= 1.5e-5);
         }
-        CHECK(Difference(step.step, golden(variant + "/step", i)) <=
+        CHECK(Farthest(step.step, golden(variant + "/step", i)) <=
               (orthogonal ? 1.5e-5 : kStepRounding));
-        CHECK(RelativeDifference(Interleaved({parts.m[0], parts.m[1], parts.m[2]}),
-                                 golden("m", i)) <= 1e-6);
-        CHECK(RelativeDifference(parts.r, golden("rms", i)) <= 1e-6);
+        CHECK(FarthestOfLargest(Interleaved({parts.m[0], parts.m[1], parts.m[2]}),
+                                golden("m", i)) <= 1e-6);
+        CHECK(FarthestOfLargest(parts.r, golden("rms", i)) <= 1e-6);
         const auto row = Interleaved({parts.row[0], parts.row[1], parts.row[2]});
         if (tensor.factored) {
-          CHECK(RelativeDifference(row, golden("v_row", i)) <= 1e-6);
-          CHECK(RelativeDifference(Interleaved({parts.col[0], parts.col[1], parts.col[2]}),
-                                   golden("v_col", i)) <= 1e-6);
+          CHECK(FarthestOfLargest(row, golden("v_row", i)) <= 1e-6);
+          CHECK(FarthestOfLargest(Interleaved({parts.col[0], parts.col[1], parts.col[2]}),
+                                  golden("v_col", i)) <= 1e-6);
         } else {
-          CHECK(RelativeDifference(row, golden("v_diag", i)) <= 1e-6);
+          CHECK(FarthestOfLargest(row, golden("v_diag", i)) <= 1e-6);
         }
       }
     }
@@ -158,7 +142,7 @@ double Replay(const Celo2Trace& trace, const std::string& variant,
   double worst = 0;
   for (int64_t step = 0; step < trace.steps; ++step) {
     rule->Update({.step = step}, trace.Row("gradient", step, trace.params), p, state, scratch);
-    worst = std::max(worst, Difference(p, trace.Row(variant + "/param", step, trace.params)));
+    worst = Farther(worst, Farthest(p, trace.Row(variant + "/param", step, trace.params)));
   }
   return worst;
 }
@@ -283,8 +267,8 @@ TEST_CASE("a transposed matrix takes the transposed step of Celo2") {
   const auto tall = FirstChange(optimizer, Layout({{"w", {9, 7}}}), params, gradient);
   const auto wide = FirstChange(optimizer, Layout({{"w", {7, 9}}}), transposed(params, 9),
                                 transposed(gradient, 9));
-  CHECK(Difference(transposed(tall, 9), wide) <= 5e-5);
-  CHECK(Difference(tall, wide) > 0.1);
+  CHECK(Farthest(transposed(tall, 9), wide) <= 5e-5);
+  CHECK(Farthest(tall, wide) > 0.1);
 }
 
 TEST_CASE("the directions of Celo2 have singular values that are alike, those of Celo2Base not") {
@@ -316,7 +300,7 @@ TEST_CASE("a schedule multiplies all of a step of Celo2, Adam's too, and needs t
   };
   std::vector<float> wanted = change(constant, {});
   for (float& x : wanted) x *= 0.75F;
-  CHECK(Difference(change(linear, {.step = 25, .num_steps = 100}), wanted) <= 1e-6);
+  CHECK(Farthest(change(linear, {.step = 25, .num_steps = 100}), wanted) <= 1e-6);
   CHECK(Celo2(linear).needs_num_steps() == "Celo2 with schedule 'linear'");
   CHECK(Celo2Base({.schedule = RateSchedule::kCosine}).needs_num_steps() ==
         "Celo2Base with schedule 'cosine'");

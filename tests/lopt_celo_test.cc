@@ -19,6 +19,7 @@
 #include "lopt/lopt/celo/celo.h"
 #include "lopt/lopt/celo/celo_scheduler.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/reference/celo_reference.h"
 #include "tests/skip.h"
@@ -68,22 +69,6 @@ double Largest(std::span<const float> values) {
   return largest;
 }
 
-// The largest difference; NaN of one is infinite.
-double Apart(std::span<const float> got, std::span<const float> wanted) {
-  REQUIRE(got.size() == wanted.size());
-  double worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double apart = std::abs(double{got[i]} - double{wanted[i]});
-    if (!(apart <= worst)) worst = std::isnan(apart) ? INFINITY : apart;
-  }
-  return worst;
-}
-
-double PartApart(std::span<const float> got, std::span<const float> wanted) {
-  const double largest = Largest(wanted);
-  return largest < 1e-37 ? 0 : Apart(got, wanted) / largest;
-}
-
 // [elements, 3 or 1] of [3 or 1, elements].
 Floats Interleaved(std::span<const float> parts, size_t size) {
   Floats all;
@@ -126,7 +111,7 @@ struct CeloTrace {
     for (const LayoutEntry& e : params.entries()) {
       CAPTURE(e.name);
       const auto wanted = AtStep(arrays, "param/" + e.name, step, steps);
-      CHECK(Apart(std::span(p).subspan(e.offset, e.size), wanted) <=
+      CHECK(Farthest(std::span(p).subspan(e.offset, e.size), wanted) <=
             std::max(5e-6, 1e-5 * Largest(wanted)));
     }
   }
@@ -157,11 +142,11 @@ void CheckScheduler(const CeloTrace& trace, int64_t step, std::span<const float>
   const auto wanted = [&](const char* name) {
     return AtStep(trace.arrays, name, step, trace.steps);
   };
-  CHECK(Apart(state.first(kLstm), wanted("lstm_hidden")) <= 1e-4);
-  CHECK(Apart(state.subspan(kLstm, kLstm), wanted("lstm_cell")) <= 1e-4);
-  CHECK(PartApart(JoinedPairs(state.subspan(2 * kLstm, 20)), wanted("loss_means")) <= 2e-6);
-  CHECK(PartApart(JoinedPairs(state.subspan(2 * kLstm + 20, 20)), wanted("loss_running_min")) <=
-        2e-6);
+  CHECK(Farthest(state.first(kLstm), wanted("lstm_hidden")) <= 1e-4);
+  CHECK(Farthest(state.subspan(kLstm, kLstm), wanted("lstm_cell")) <= 1e-4);
+  CHECK(FarthestOfLargest(JoinedPairs(state.subspan(2 * kLstm, 20)), wanted("loss_means")) <= 2e-6);
+  CHECK(FarthestOfLargest(JoinedPairs(state.subspan(2 * kLstm + 20, 20)),
+                          wanted("loss_running_min")) <= 2e-6);
 }
 
 // The inputs and the outputs of the scheduler, by itself, of which `multiplier` makes multipliers.
@@ -177,8 +162,8 @@ void CheckSchedulerOutputs(const NamedArrays& arrays, const NamedArrays& weights
     CAPTURE(step);
     const StepInfo info = {.step = step, .num_steps = 15, .loss = loss[static_cast<size_t>(step)]};
     Floats unchanged = state;
-    CHECK(Apart(scheduler.Inputs(info, unchanged),
-                AtStep(arrays, "lstm_input", step, std::ssize(loss))) <= 5e-5);
+    CHECK(Farthest(scheduler.Inputs(info, unchanged),
+                   AtStep(arrays, "lstm_input", step, std::ssize(loss))) <= 5e-5);
     const double got = multiplier(scheduler.Step(info, state, scratch));
     const double wanted = arrays.At("step_multiplier").As<float>()[static_cast<size_t>(step)];
     const double apart = std::abs(got - wanted);
@@ -194,8 +179,8 @@ void CheckCeloMoments(CeloTrace& trace, std::span<float> state) {
     CAPTURE(e.name);
     const CeloMoments moments = TakeCeloMoments(e.shape, &state);
     const auto check = [&](const std::string& name, std::span<const float> parts, size_t size) {
-      CHECK(PartApart(Interleaved(parts, size), trace.arrays.At(name + "/" + e.name).As<float>()) <=
-            1e-6);
+      CHECK(FarthestOfLargest(Interleaved(parts, size),
+                              trace.arrays.At(name + "/" + e.name).As<float>()) <= 1e-6);
     };
     check("m", moments.m, moments.r.size());
     check("rms", moments.r, moments.r.size());
@@ -238,7 +223,7 @@ void CheckCeloFeatures(const NamedArrays& arrays) {
       const int64_t kept[] = {0, steps / 2, steps - 1};
       const auto at = std::ranges::find(kept, step);
       if (at == std::end(kept)) continue;
-      CHECK(Apart(features, AtStep(arrays, "features/" + e.name, at - kept, 3)) <= 5e-6);
+      CHECK(Farthest(features, AtStep(arrays, "features/" + e.name, at - kept, 3)) <= 5e-6);
     }
   }
 }
@@ -254,8 +239,8 @@ void FollowMoments(const NamedArrays& arrays, const LearnedOptimizer& optimizer)
     CAPTURE(e.name);
     for (const auto& [ours, name] : {std::pair("m/", "m/"), std::pair("r/", "rms/")}) {
       const int64_t offset = state.Find(ours + e.name).offset;
-      CHECK(PartApart(std::span(trace.state).subspan(offset, e.size),
-                      arrays.At(name + e.name).As<float>()) <= 1e-6);
+      CHECK(FarthestOfLargest(std::span(trace.state).subspan(offset, e.size),
+                              arrays.At(name + e.name).As<float>()) <= 1e-6);
     }
   }
 }
@@ -324,20 +309,21 @@ void FollowScheduler(const NamedArrays& arrays, int64_t num_steps, const std::st
     const bool exact = num_steps == 7;
     const bool settled = num_steps == 600 && step >= 30;
     Floats unchanged = state;
-    CHECK(Apart(scheduler.Inputs(info, unchanged),
-                AtStep(arrays, at + "lstm_input", step, std::ssize(loss))) <= (exact     ? 5e-6
-                                                                               : settled ? 5e-4
-                                                                                         : 5e-2));
+    CHECK(Farthest(scheduler.Inputs(info, unchanged),
+                   AtStep(arrays, at + "lstm_input", step, std::ssize(loss))) <= (exact ? 5e-6
+                                                                                  : settled
+                                                                                      ? 5e-4
+                                                                                      : 5e-2));
     const double got = multiplier(scheduler.Step(info, state, scratch));
     CHECK(std::abs(got - multipliers[i]) <= (exact     ? 5e-6
                                              : settled ? 1e-3
                                                        : 2e-2) *
                                                 std::abs(multipliers[i]));
   }
-  CHECK(PartApart(JoinedPairs(std::span(state).subspan(2 * kLstm, 20)),
-                  arrays.At(at + "loss_means_end").As<float>()) <= 2e-6);
+  CHECK(FarthestOfLargest(JoinedPairs(std::span(state).subspan(2 * kLstm, 20)),
+                          arrays.At(at + "loss_means_end").As<float>()) <= 2e-6);
   const auto decays = CeloLosses::Decays(num_steps);
-  CHECK(Apart(Floats(decays.begin(), decays.end()), arrays.At(at + "loss_decays").As<float>()) <=
+  CHECK(Farthest(Floats(decays.begin(), decays.end()), arrays.At(at + "loss_decays").As<float>()) <=
         3e-7);
 }
 

@@ -22,6 +22,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "tests/device_rule.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/optimizer_examples.h"
 #include "tests/rule_pair.h"
 
@@ -73,9 +74,9 @@ double LargestDifference(const Layout& layout, std::span<const float> a, std::sp
       if (!Agree(a[i], b[i], std::numeric_limits<double>::infinity())) return INFINITY;
       if (!std::isfinite(b[i]) || !std::isfinite(sizes[i])) continue;
       size = std::max(size, std::abs(double{sizes[i]}));
-      apart = std::max(apart, std::abs(double{a[i]} - double{b[i]}));
+      apart = Farther(apart, std::abs(double{a[i]} - double{b[i]}));
     }
-    if (apart > 0) largest = std::max(largest, apart / size);
+    if (apart > 0) largest = Farther(largest, apart / size);
   }
   return largest;
 }

@@ -1,8 +1,6 @@
 // Numbers of any size in gradients and params: what float32 cannot square.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,6 +13,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/registry.h"
+#include "tests/farthest.h"
 #include "tests/on_every_isa.h"
 #include "tests/optimizer_examples.h"
 #include "tests/reference/optimizers.h"
@@ -169,13 +168,9 @@ std::vector<float> StepsFromZero(const std::string& config, const Shape& shape,
 
 // The largest distance of a from factor b beside the largest of factor b.
 double Apart(const std::vector<float>& a, const std::vector<float>& b, double factor) {
-  double largest = 0;
-  double apart = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(factor * double{b[i]}));
-    apart = std::max(apart, std::abs(double{a[i]} - factor * double{b[i]}));
-  }
-  return apart / largest;
+  std::vector<double> wanted(b.begin(), b.end());
+  for (double& x : wanted) x *= factor;
+  return FarthestOfLargest(a, wanted);
 }
 
 void CheckOrthogonalSteps(const Shape& shape, const std::vector<float>& sizes) {

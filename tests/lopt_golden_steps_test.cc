@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/on_every_isa.h"
 #include "tests/optimizer_examples.h"
@@ -116,10 +118,9 @@ TEST_CASE("Limits are sharp, and golden steps move every tensor that has gradien
     CHECK(CoarseLimits(golden) == "");
     for (const LayoutEntry& entry : golden.layout.entries()) {
       CAPTURE(entry.name);
-      double moved = 0;
-      for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
-        moved = std::max(moved, std::abs(double{golden.result[i]} - golden.params[i]));
-      }
+      const double moved = Farthest(std::span(golden.result).subspan(entry.offset, entry.size),
+                                    std::span(golden.params).subspan(entry.offset, entry.size));
+      CHECK(std::isfinite(moved));
       // Celo's are small.
       const size_t tensor = &entry - golden.layout.entries().data();
       if (entry.name != "resting/w") CHECK(moved > std::min(1e-6, 100.0 * golden.limits[tensor]));
@@ -337,7 +338,7 @@ void EveryReaderOpens(int thetas) {
           Worst& worst = table[name][one.reader];
           ++worst.readings;
           if (!one.within) ++worst.refused;
-          if (one.deviation > 0) worst.share = std::max(worst.share, one.deviation / one.limit);
+          if (one.deviation > 0) worst.share = Farther(worst.share, one.deviation / one.limit);
         }
         if (kept != nullptr) {
           WriteThetaFile(fmt::format("{}/{}-{}-{}.safetensors", kept, name, i, CurrentIsa()),

@@ -13,6 +13,7 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/reference/mlp_lopt_reference.h"
 
@@ -55,11 +56,8 @@ struct Trace {
       const std::span<const float> got = prefix == "param/" ? p : rule->EvalParams(p, state);
       for (const LayoutEntry& entry : params.entries()) {
         const auto all = file.arrays.At(prefix + entry.name).As<float>();
-        for (int64_t i = 0; i < entry.size; ++i) {
-          const double difference =
-              std::abs(double{got[entry.offset + i]} - double{all[step * entry.size + i]});
-          if (!(difference <= worst)) worst = difference;
-        }
+        worst = Farther(worst, Farthest(got.subspan(entry.offset, entry.size),
+                                        all.subspan(step * entry.size, entry.size)));
       }
     }
     return worst;
@@ -70,6 +68,38 @@ struct Trace {
   int64_t steps;
   Layout params;
 };
+
+TEST_CASE("A NaN in a trace is found, the other's as well, wherever it is") {
+  const std::vector<float> numbers = {3, -4, 0};
+  CHECK(Farthest(numbers, numbers) == 0);
+  CHECK(Farthest(numbers, std::vector<double>{3, -4.5, 0.25}) == 0.5);
+  CHECK(FarthestOfLargest(std::vector<float>{3, -3, 0}, numbers) == 0.25);
+  CHECK(FarthestOfLargest(std::vector<float>{1e-38F}, std::vector<float>{0}) == 0);
+  CHECK(std::isinf(FarthestOfLargest(std::vector<float>{1}, std::vector<float>{0})));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    CAPTURE(i);
+    std::vector<float> others = numbers;
+    others[i] = NAN;
+    for (const double far :
+         {Farthest(numbers, others), Farthest(others, numbers), FarthestOfLargest(numbers, others),
+          FarthestOfLargest(others, numbers)}) {
+      CHECK(std::isinf(far));
+    }
+    const std::vector<float> zeros(1);
+    CHECK(std::isinf(FarthestOfLargest(std::vector<float>{NAN}, zeros)));
+  }
+  CHECK(std::isinf(Farther(Farther(0.0, NAN), 1)));
+
+  const Trace trace("mlp_lopt_steps.safetensors");
+  const ReferenceMLPLOpt optimizer(ReadOptions<MLPLOptOptions>(trace.Optimizer()));
+  const std::string name = "param/" + trace.params.entries().front().name;
+  for (const bool first : {true, false}) {
+    Trace changed = trace;
+    const auto numbers_of = changed.file.arrays.At(name).As<float>();
+    (first ? numbers_of.front() : numbers_of.back()) = NAN;
+    CHECK(std::isinf(changed.Replay(optimizer)));
+  }
+}
 
 TEST_CASE("the reference of MLPLOpt reproduces the golden step traces to 3e-7") {
   for (const std::string name :

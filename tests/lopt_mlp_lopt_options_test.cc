@@ -13,6 +13,7 @@
 #include "lopt/base/key.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
@@ -180,7 +181,7 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
           const LayoutEntry& entry = kLayout.entries()[n];
           plain[n].Update(std::span(gradient).subspan(entry.offset, entry.size), step, kSteps);
           for (int64_t i = 0; i < entry.size; ++i) {
-            worst = std::max(worst, std::abs(params[entry.offset + i] - plain[n].p[i]));
+            worst = Farther(worst, std::abs(params[entry.offset + i] - plain[n].p[i]));
           }
         }
       }
@@ -191,11 +192,7 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
   // Every option makes a difference, far above the tolerance.
   for (size_t n = 2; n < ends.size(); ++n) {
     CAPTURE(n);
-    double difference = 0;
-    for (size_t i = 0; i < ends[n].size(); ++i) {
-      difference = std::max(difference, std::abs(double{ends[n][i]} - ends[0][i]));
-    }
-    CHECK(difference >= 1e-3);
+    CHECK(Farthest(ends[n], ends[0]) >= 1e-3);
   }
 }
 
@@ -272,12 +269,7 @@ TEST_CASE("With every option the kernel agrees with the reference on every instr
   for (const std::string& isa : SupportedIsas()) {
     CAPTURE(isa);
     PinIsa(isa);
-    const std::vector<float> got = train(fast);
-    double worst = 0;
-    for (size_t i = 0; i < got.size(); ++i) {
-      worst = std::max(worst, std::abs(double{got[i]} - wanted[i]));
-    }
-    CHECK(worst <= 2e-6);
+    CHECK(Farthest(train(fast), wanted) <= 2e-6);
   }
   PinIsa(pinned);
 }

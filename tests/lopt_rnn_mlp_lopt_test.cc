@@ -13,6 +13,7 @@
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rnn/rnn_mlp_lopt.h"
+#include "tests/farthest.h"
 #include "tests/paths.h"
 
 namespace lopt {
@@ -48,7 +49,7 @@ double Distance(const Layout& layout, const NamedArrays& trace, const std::strin
     for (int64_t i = 0; i < entry.size; ++i) {
       const double wanted = all[step * entry.size + i];
       const double off = std::abs(double{row[entry.offset + i]} - wanted) / (1 + std::abs(wanted));
-      if (!(off <= worst)) worst = off;
+      worst = Farther(worst, off);
     }
   }
   return worst;

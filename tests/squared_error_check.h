@@ -2,13 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <span>
 #include <vector>
 
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/image/squared_error_kernel.h"
+#include "tests/farthest.h"
 #include "tests/on_every_isa.h"
 #include "tests/reference/squared_error_reference.h"
 
@@ -25,24 +23,19 @@ inline void CheckSquaredError(const MlpShape& shape, MlpEvaluation evaluation,
   evaluation.gradient = wanted;
   evaluation.statistics = wanted_statistics;
   const float loss = SquaredErrorLossReference(shape, evaluation, scratch);
-  const auto farthest = [](std::span<const float> a, std::span<const float> b) {
-    float worst = 0;
-    for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-    return worst;
-  };
-  const float largest = farthest(wanted, std::vector<float>(wanted.size()));
+  const double largest = Farthest(wanted, std::vector<float>(wanted.size()));
   OnEveryIsa([&] {
     std::vector<float> gradient(wanted.size());
     std::vector<float> moved = statistics;
     evaluation.gradient = gradient;
     evaluation.statistics = moved;
     CHECK(SquaredErrorLoss(shape, evaluation, scratch) == doctest::Approx(loss).epsilon(1e-6));
-    CHECK(farthest(gradient, wanted) <= tolerance * largest);
-    CHECK(farthest(moved, wanted_statistics) <= 1e-6F);
+    CHECK(Farthest(gradient, wanted) <= tolerance * largest);
+    CHECK(Farthest(moved, wanted_statistics) <= 1e-6F);
     moved = statistics;
     evaluation.gradient = {};
     CHECK(SquaredErrorLoss(shape, evaluation, scratch) == doctest::Approx(loss).epsilon(1e-6));
-    CHECK(farthest(moved, wanted_statistics) <= 1e-6F);
+    CHECK(Farthest(moved, wanted_statistics) <= 1e-6F);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "lopt/tasks/augment/ctaugment/policy.h"
 #include "lopt/tasks/augment/ctaugment/rates.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -144,14 +145,6 @@ std::vector<float> RatesAfter(std::span<const OperationRecord> records) {
   return rates;
 }
 
-double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
-  }
-  return largest;
-}
-
 TEST_CASE("Rates are 303 numbers in the bins of the published operations") {
   CHECK(RatesLayout().size() == 303);
   const Json golden = GoldenRates();
@@ -201,15 +194,15 @@ TEST_CASE("Ranks that merge their records differ from the mean of their rates an
   std::vector<float> mean = RatesAfter(first);
   const std::vector<float> alone = RatesAfter(second);
   for (size_t i = 0; i < mean.size(); ++i) mean[i] = (mean[i] + alone[i]) / 2;
-  CHECK(LargestDifference(rates, mean) ==
+  CHECK(Farthest(rates, mean) ==
         doctest::Approx(not_this.at("mean_of_ranks_largest_difference").get<double>()));
   std::vector<float> swapped = RatesAfter(second);
   UpdateRates(first, 0.99, swapped);
-  CHECK(LargestDifference(rates, swapped) ==
+  CHECK(Farthest(rates, swapped) ==
         doctest::Approx(not_this.at("rank_1_first_largest_difference").get<double>()));
   std::vector<OperationRecord> reversed = records;
   std::ranges::reverse(reversed);
-  CHECK(LargestDifference(rates, RatesAfter(reversed)) ==
+  CHECK(Farthest(rates, RatesAfter(reversed)) ==
         doctest::Approx(not_this.at("reversed_largest_difference").get<double>()));
 }
 

@@ -15,6 +15,7 @@
 #include "lopt/tasks/image/image_conv.h"
 #include "lopt/tasks/image/image_conv_kernel.h"
 #include "lopt/tasks/registry.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/image_rows.h"
 #include "tests/mnist_dir.h"
@@ -98,12 +99,7 @@ void CheckAgainstReference(const ConvProblem& problem) {
     const ClassifierResult got = ConvLoss(problem.shape, problem.Evaluation(gradient), scratch);
     CHECK(std::abs(got.loss - reference.loss) < 2e-6f * (1 + reference.loss));
     CHECK(got.correct == reference.correct);
-    float worst = 0;
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      worst =
-          std::max(worst, std::isnan(gradient[i]) ? INFINITY : std::abs(gradient[i] - wanted[i]));
-    }
-    CHECK(worst <= 2e-6f * scale);
+    CHECK(Farthest(gradient, wanted) <= 2e-6f * scale);
     const ClassifierResult without = ConvLoss(problem.shape, problem.Evaluation({}), scratch);
     CHECK(without.loss == got.loss);
     CHECK(without.correct == got.correct);
@@ -290,7 +286,7 @@ TEST_CASE("Twelve steps of SGD on the 5 x 5 digit network are those of the golde
     CHECK(loss == doctest::Approx(losses[step]).epsilon(1e-5));
     float worst = 0;
     for (size_t i = 0; i < params.size(); ++i) {
-      if (step == 0) worst = std::max(worst, std::abs(gradient[i] - wanted[i]));
+      if (step == 0) worst = Farther(worst, std::abs(gradient[i] - wanted[i]));
       params[i] -= 0.05f * gradient[i];
     }
     CHECK(worst < 1e-6);

@@ -20,6 +20,7 @@
 #include "lopt/tasks/data/idx.h"
 #include "lopt/tasks/data/image_data.h"
 #include "lopt/tasks/image/image_task.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/logged_lines.h"
 #include "tests/mnist_dir.h"
@@ -403,8 +404,7 @@ TEST_CASE("Digits resized to 8 x 8 are those of the golden trace") {
     const int64_t row = test_rows + index[b];
     CHECK(data.labels()[row] == labels[b]);
     for (int64_t i = 0; i < 64; ++i) {
-      worst =
-          std::max(worst, std::abs(data.images()[row * data.stride() + i] - images[64 * b + i]));
+      worst = Farther(worst, std::abs(data.images()[row * data.stride() + i] - images[64 * b + i]));
     }
   }
   CHECK(worst < 1e-7f);

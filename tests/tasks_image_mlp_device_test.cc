@@ -14,6 +14,7 @@
 #include "lopt/tasks/device_tasks.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/host_replica.h"
 #include "tests/reference/image_mlp_reference.h"
 
@@ -134,8 +135,7 @@ void CheckNear(const Outputs& wanted, const Outputs& got) {
   for (size_t i = 0; i < wanted.gradient.size(); ++i) {
     if (std::isnan(wanted.gradient[i]) && std::isnan(got.gradient[i])) continue;
     largest = std::max(largest, std::abs(wanted.gradient[i]));
-    const float difference = std::abs(got.gradient[i] - wanted.gradient[i]);
-    if (!(difference <= apart)) apart = difference;
+    apart = Farther(apart, std::abs(got.gradient[i] - wanted.gradient[i]));
   }
   CHECK(apart <= 1e-5f * largest);
 }

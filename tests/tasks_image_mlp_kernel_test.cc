@@ -10,6 +10,7 @@
 #include "lopt/base/layout.h"
 #include "lopt/base/parallel.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
+#include "tests/farthest.h"
 #include "tests/image_rows.h"
 #include "tests/reference/image_mlp_reference.h"
 
@@ -90,16 +91,8 @@ void CheckAgainstReference(const Problem& problem, float tolerance = 1e-6f) {
     const Outcome got = Run(MlpLoss, problem);
     CHECK(std::abs(got.result.loss - wanted.result.loss) < 1e-6f * (1 + wanted.result.loss));
     CHECK(got.result.correct == wanted.result.correct);
-    float worst = 0;
-    for (size_t i = 0; i < got.gradient.size(); ++i) {
-      worst = std::max(worst, std::abs(got.gradient[i] - wanted.gradient[i]));
-    }
-    CHECK(worst <= tolerance * scale);
-    worst = 0;
-    for (size_t i = 0; i < got.statistics.size(); ++i) {
-      worst = std::max(worst, std::abs(got.statistics[i] - wanted.statistics[i]));
-    }
-    CHECK(worst <= 1e-6f);
+    CHECK(Farthest(got.gradient, wanted.gradient) <= tolerance * scale);
+    CHECK(Farthest(got.statistics, wanted.statistics) <= 1e-6f);
     Workspace scratch;
     std::vector<float> statistics = problem.statistics;
     const ClassifierResult without =
@@ -280,7 +273,7 @@ TEST_CASE(
       const std::vector<float> params = {0, 0, 0, logit};
       MlpLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient}, scratch);
       const double e = std::exp(static_cast<double>(logit));
-      worst = std::max(worst, std::abs(gradient[3] / (e / (1 + e)) - 1));
+      worst = Farther(worst, std::abs(gradient[3] / (e / (1 + e)) - 1));
     }
     // Two units of e itself, and a rounding of the sum, of its inverse and of their product.
     CHECK(worst < 3.5 * 0x1p-23);

@@ -12,6 +12,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
 #include "lopt/tasks/registry.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/image_rows.h"
 #include "tests/mnist_dir.h"
@@ -212,13 +213,7 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   SUBCASE("plain loops") { out = MlpLossReference(DigitShape(), evaluation, scratch); }
   SUBCASE("kernel") { out = MlpLoss(DigitShape(), evaluation, scratch); }
   CHECK(out.loss == doctest::Approx(golden.At("loss").As<float>()[0]).epsilon(1e-6));
-  float largest = 0;
-  float worst = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    largest = std::max(largest, std::abs(wanted[i]));
-    worst = std::max(worst, std::abs(wanted[i] - gradient[i]));
-  }
-  CHECK(worst < 1e-6f * largest);
+  CHECK(FarthestOfLargest(gradient, wanted) < 1e-6);
 }
 
 TEST_CASE("Gradients agree with finite differences for several layers and activations") {

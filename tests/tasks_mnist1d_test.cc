@@ -18,6 +18,7 @@
 #include "lopt/tasks/image/image_task.h"
 #include "tests/adam_training.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -46,11 +47,7 @@ TEST_CASE("A signal is what the published package makes of the same draws") {
     std::ranges::copy(Numbers("noise").subspan(s * Mnist1d::kPadded, Mnist1d::kPadded),
                       draws.noise.begin());
     const auto signal = Mnist1dSignal(labels[s], draws);
-    double worst = 0;
-    for (size_t i = 0; i < kPoints; ++i) {
-      worst = std::max(worst, std::abs(signal[i] - signals[s * kPoints + i]));
-    }
-    CHECK(worst < 1e-12);
+    CHECK(Farthest(signal, signals.subspan(s * kPoints, kPoints)) < 1e-12);
   }
 }
 
@@ -95,7 +92,7 @@ TEST_CASE("Signals of every class have the moments of the package's") {
       }
     }
     const auto take = [&](double deviation) {
-      worst = std::max(worst, std::abs(deviation));
+      worst = Farther(worst, std::abs(deviation));
       squares += deviation * deviation;
     };
     for (size_t p = 0; p < kPoints; ++p) {

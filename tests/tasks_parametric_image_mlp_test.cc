@@ -8,6 +8,7 @@
 
 #include "lopt/tasks/image/parametric_image_mlp.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 
 namespace lopt {
 namespace {
@@ -179,7 +180,7 @@ TEST_CASE("Orthogonal weights are orthonormal times their scale, whichever side 
       for (int64_t b = 0; b <= a; ++b) {
         double dot = 0;
         for (int64_t i = 0; i < std::max(shape[0], shape[1]); ++i) dot += at(a, i) * at(b, i);
-        worst = std::max(worst, std::abs(dot - (a == b ? 2.25 : 0)));
+        worst = Farther(worst, std::abs(dot - (a == b ? 2.25 : 0)));
       }
     }
     CHECK(worst < 1e-6);

@@ -19,6 +19,7 @@
 #include "lopt/tasks/sequence/byte_transformer.h"
 #include "lopt/tasks/sequence/image_transformer.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/on_every_isa.h"
 
@@ -91,15 +92,11 @@ double WorstSlope(const Layout& layout, const std::vector<float>& gradient,
   REQUIRE_EQ(gradient.size(), wanted.size());
   double worst = 0;
   for (const LayoutEntry& entry : layout.entries()) {
-    double largest = 0, distance = 0;
-    for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
-      const auto at = static_cast<size_t>(i);
-      largest = std::max(largest, std::abs(wanted[at]));
-      distance = std::max(distance, std::abs(double{gradient[at]} - wanted[at]));
-    }
+    const auto slopes = wanted.subspan(entry.offset, entry.size);
     CAPTURE(entry.name);
-    CHECK(largest > 1e-4);
-    worst = std::max(worst, distance / largest);
+    CHECK(Farthest(slopes, std::vector<double>(slopes.size())) > 1e-4);
+    worst = Farther(
+        worst, FarthestOfLargest(std::span(gradient).subspan(entry.offset, entry.size), slopes));
   }
   return worst;
 }

@@ -9,10 +9,13 @@
 
 namespace lopt {
 
-// A fresh directory that is removed, with what is in it, at the end.
+// A fresh directory that is removed, with what is in it, at the end. Its name has no links, so that
+// it is the one that the system says.
 class TempDirectory {
  public:
-  TempDirectory() : path_(std::filesystem::temp_directory_path() / "lopt-test-XXXXXX") {
+  TempDirectory()
+      : path_(std::filesystem::canonical(std::filesystem::temp_directory_path()) /
+              "lopt-test-XXXXXX") {
     Require(::mkdtemp(path_.data()) != nullptr, "cannot make a directory like {}", path_);
   }
   ~TempDirectory() { std::filesystem::remove_all(path_); }

@@ -2,11 +2,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -24,9 +26,11 @@
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tools/shell.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 
@@ -354,6 +358,45 @@ TEST_CASE("A config is printed as a run resolves it, with what its keys mean, an
   }
 }
 
+TEST_CASE("lopt config refuses what the command refuses, with its words") {
+  const TempDirectory scratch;
+  const std::string meta = scratch / "meta.json";
+  WriteTextFile(meta, ConfigText());
+  const std::string quadratic = WriteTraining(scratch);
+  const std::string images = scratch / "images.json";
+  WriteTextFile(images, R"({"task": {"type": "ImageMLP", "batch_size": 4},
+    "optimizer": {"type": "SGD", "learning_rate": 0.1}, "steps": 3})");
+  const std::string average =
+      R"({"type": "LearnedScheduler", "optimizer":
+          {"type": "UnknownLength", "optimizer": {"type": "LearnableSGDM"}}})";
+  struct Bad {
+    std::string command;
+    std::string config;
+    std::string setting;
+    std::string error;
+  };
+  for (const Bad& bad : std::vector<Bad>{
+           {"train", images, "workers=16", "16 workers cannot share batches of 4 examples evenly"},
+           {"train", quadratic,
+            R"(optimizer={"type": "Initial", "learned_optimizer": )" + average + "}",
+            "LearnedScheduler: wanted an optimizer whose steps make the params"},
+           {"meta-train", meta, "learned_optimizer=" + average,
+            "LearnedScheduler: wanted an optimizer whose steps make the params"}}) {
+    CAPTURE(bad.command);
+    CAPTURE(bad.setting);
+    const FinishedProcess shown =
+        Lopt({"config", "--for", bad.command, bad.config, "--set", bad.setting});
+    CHECK_EQ(shown.exit_code, 1);
+    CHECK_EQ(shown.output, "");
+    CHECK_NE(shown.errors.find(bad.error), std::string::npos);
+    const FinishedProcess run =
+        Lopt({bad.command, bad.config, "--set", bad.setting, "--out", scratch / "run"});
+    CHECK_EQ(run.exit_code, 1);
+    CHECK_NE(run.errors.find(bad.error), std::string::npos);
+  }
+  CHECK_EQ(Lopt({"config", "--for", "train", images, "--set", "workers=2"}).errors, "");
+}
+
 TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta file is") {
   const TempDirectory scratch;
   const std::string file = SourcePath("trained/recommended.safetensors");
@@ -549,6 +592,91 @@ TEST_CASE("A command neither replaces nor resumes what another command has made"
   for (const Made& made : all) CHECK_EQ(in(made.command, made.out, {"--overwrite"}).exit_code, 0);
 }
 
+// The files below a directory, with their bytes.
+std::map<std::string, std::string> BytesIn(const std::string& directory) {
+  std::map<std::string, std::string> bytes;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (entry.is_regular_file()) bytes[entry.path()] = ReadTextFile(entry.path());
+  }
+  return bytes;
+}
+
+TEST_CASE("No command changes a byte of what another command or another program has made") {
+  const TempDirectory scratch;
+  const Words commands[] = {
+      {"meta-train", WriteConfig(scratch, ConfigText())},
+      {"train", WriteTraining(scratch)},
+      {"eval", "--preset", "smoke", "--baselines", "SGD"},
+      {"fit", R"({"type": "FixedDimQuadraticFamily", "dim": 3})", "--steps", "24", "--updates", "0",
+       "--trials", "2", "--start", SourcePath("trained/recommended.safetensors")}};
+  struct Made {
+    std::string name;
+    Words files;
+    Words refused;  // commands
+  };
+  const Words all = {"meta-train", "train", "eval", "fit"};
+  const Made foreign[] = {
+      {"a fit", {"fit.json", "theta.safetensors"}, {"meta-train", "train", "eval"}},
+      {"a search", {"search.pickle"}, {"meta-train", "train", "eval"}},
+      {"a searched theta", {"search.pickle", "theta.safetensors"}, all},
+      {"a theta", {"theta.safetensors"}, {"meta-train", "train", "fit"}},
+      {"a config", {"config.json"}, {"meta-train", "train", "eval"}},
+      {"a choice", {"best.json"}, {"meta-train"}},
+      {"a manifest", {"manifest.json"}, {"meta-train", "train", "eval"}},
+      {"checkpoints", {"checkpoints/last.ckpt"}, {"meta-train", "train", "eval"}},
+      {"results", {"results.jsonl"}, {"eval"}},
+      {"thetas", {"thetas/first.safetensors"}, {"eval"}},
+      {"a table", {"table.md"}, {"eval"}},
+      {"a replay", {"replay.safetensors"}, {"eval"}}};
+  for (const Made& made : foreign) {
+    const std::string out = scratch / made.name;
+    for (const std::string& file : made.files) {
+      MakeDirectories(std::filesystem::path(out + "/" + file).parent_path());
+      WriteTextFile(out + "/" + file, made.name == "a fit" ? R"({"format": "lopt fit 3"})" : "{}");
+    }
+    const auto before = BytesIn(out);
+    for (const Words& command : commands) {
+      if (std::ranges::find(made.refused, command[0]) == made.refused.end()) continue;
+      for (const Words& more : {Words{}, Words{"--overwrite"}}) {
+        CAPTURE(made.name);
+        CAPTURE(command[0]);
+        CAPTURE(more.size());
+        Words words = command;
+        words.insert(words.end(), {"--out", out});
+        words.insert(words.end(), more.begin(), more.end());
+        const FinishedProcess refused = Lopt(words);
+        CHECK_EQ(refused.exit_code, 1);
+        CHECK(refused.errors.find(out + " holds ") != std::string::npos);
+        CHECK(refused.errors.find("choose another directory") != std::string::npos);
+        CHECK(BytesIn(out) == before);
+      }
+    }
+  }
+  // What nobody would replace is no hindrance, and stays.
+  const std::string out = scratch / "beside";
+  MakeDirectories(out + "/status");
+  for (const char* file : {"results.jsonl", "notes.txt", "status/mine"}) {
+    WriteTextFile(out + "/" + file, "mine");
+  }
+  for (const Words& more : {Words{}, Words{"--overwrite"}}) {
+    Words words = commands[0];
+    words.insert(words.end(), {"--out", out});
+    words.insert(words.end(), more.begin(), more.end());
+    CHECK_EQ(Lopt(words).errors, "");
+    for (const char* file : {"results.jsonl", "notes.txt"}) {
+      CHECK_EQ(ReadTextFile(out + "/" + file), "mine");
+    }
+  }
+  // Nor does fitting change a run.
+  REQUIRE_EQ(Lopt({"train", commands[1][1], "--out", scratch / "model"}).exit_code, 0);
+  const auto model = BytesIn(scratch / "model");
+  Words fit = commands[3];
+  fit.insert(fit.end(), {"--out", scratch / "model", "--overwrite"});
+  CHECK(Lopt(fit).errors.find(" holds a run of another command; choose another directory") !=
+        std::string::npos);
+  CHECK(BytesIn(scratch / "model") == model);
+}
+
 TEST_CASE("A config file that lies where a run writes its own is not replaced") {
   const TempDirectory scratch;
   const std::string config = WriteConfig(scratch, ConfigText());
@@ -585,7 +713,7 @@ TEST_CASE("A training says how far it came, and its optimizer's file is named by
   std::filesystem::copy_file(scratch / "run/theta.safetensors", scratch / "5");
   const FinishedProcess finished =
       RunProcess({"/bin/sh", "-c",
-                  fmt::format("cd {} && exec {} train training.json --theta 5 --out learned",
+                  fmt::format("cd '{}' && exec '{}' train training.json --theta 5 --out learned",
                               scratch.path(), BuildPath("lopt"))});
   CHECK_EQ(finished.errors, "");
   CHECK_EQ(finished.exit_code, 0);
@@ -650,9 +778,29 @@ TEST_CASE("A damaged config.json stops a resume that reads it and says how to do
   CHECK(
       finished.errors.ends_with("; to resume all the same, give the config: lopt meta-train "
                                 "CONFIG.json --resume --out " +
-                                out + "\n"));
+                                ShellQuoted(out) + "\n"));
   CHECK_EQ(Lopt({"meta-train", config, "--resume", "--out", out}).exit_code, 0);
   CHECK_EQ(Lopt({"meta-train", "--resume", "--out", out}).exit_code, 0);
+}
+
+TEST_CASE("The end of a run that was resumed says which numbers are of all its updates") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "run";
+  const std::string begun =
+      Lopt({"meta-train", "--preset", "smoke", "--steps", "2", "--out", out}).output;
+  CHECK(begun.find("\n2 updates in ") != std::string::npos);
+  CHECK(begun.find("in all") == std::string::npos);
+  const std::string resumed = Lopt({"meta-train", "--resume", "--steps", "5", "--out", out}).output;
+  CHECK(resumed.find("\n3 updates in ") != std::string::npos);
+  const std::string whole =
+      Lopt({"meta-train", "--preset", "smoke", "--steps", "5", "--out", scratch / "other"}).output;
+  const auto counts = [](const std::string& text, const std::string& before) {
+    const size_t line = text.find("\n  0_");
+    REQUIRE(line != std::string::npos);
+    const size_t first = text.find(before, line) + before.size();
+    return text.substr(first, text.find('\n', first) - first);
+  };
+  CHECK_EQ(counts(resumed, ": in all "), counts(whole, ": "));
 }
 
 TEST_CASE("A run goes back to a checkpoint that is named") {
@@ -771,6 +919,11 @@ TEST_CASE("A finished run can be inspected") {
   CHECK_EQ(Lopt({"meta-train", scratch / "again.json", "--out", scratch / "again"}).exit_code, 0);
   CHECK_EQ(ReadFile(scratch / "again/theta.safetensors"),
            ReadFile(scratch / "run/theta.safetensors"));
+  // Also of a file of an earlier version, with the keys that they have now.
+  const FinishedProcess of_old =
+      Lopt({"inspect", "--config", SourcePath("trained/tutorial.safetensors")});
+  std::ofstream(scratch / "of_old.json") << of_old.output;
+  CHECK_EQ(Lopt({"config", scratch / "of_old.json"}).errors, "");
   CHECK_EQ(Lopt({"inspect", "--config", "--json", scratch / "again.json"}).exit_code, 2);
   CHECK_EQ(Lopt({"inspect", "--config", scratch / "run"}).exit_code, 1);
 
@@ -826,6 +979,13 @@ TEST_CASE("A task is described by a file or a type, and drawn") {
     CHECK_MESSAGE(finished.output.find(line) != std::string::npos, line);
   }
   CHECK(ReadTextFile(preview).starts_with("\x89PNG"));
+  const auto with_seed = [&](const char* seed) {
+    return Lopt({"describe", "--task", "ImageMLP", "--preview", preview, "--steps", "30", "--seed",
+                 seed})
+        .output;
+  };
+  CHECK_EQ(with_seed("0"), finished.output);
+  CHECK(with_seed("1") != finished.output);
 
   const std::string config = scratch / "task.json";
   WriteTextFile(config, R"({"type": "QuadraticTask", "dim": 3})");
@@ -905,7 +1065,7 @@ TEST_CASE("Data are described: shapes, classes with their counts, values and a p
   WriteNpz(scratch / "a.npz", arrays);
   const FinishedProcess both = describe({});
   CHECK(both.exit_code == 0);
-  CHECK(both.output.find(": csv\n") < both.output.find(": npz\n"));
+  CHECK(At(both.output, ": csv\n") < At(both.output, ": npz\n"));
   CHECK(both.output.find("  shape    6 x 2, 3 channels\n") != std::string::npos);
   CHECK(both.output.find("    0:        2     1:        2  ") != std::string::npos);
   CHECK(describe({"--data", "npz"}).output.find("csv") == std::string::npos);
@@ -954,11 +1114,10 @@ TEST_CASE("The version says what a bug report needs: the build, the machine and 
                   printed("getconf GNU_LIBC_VERSION"));
   CHECK_MESSAGE(finished.output.find(system) != std::string::npos, finished.output);
   CHECK(finished.output.find("\nprocessor:        " + ProcessorName() + ", ") != std::string::npos);
-  const size_t highway = finished.output.find("\nHighway:          1.");
-  REQUIRE(highway != std::string::npos);
+  const size_t highway = At(finished.output, "\nHighway:          1.");
   std::string best = CurrentIsa();
   for (char& c : best) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  CHECK(finished.output.find(" " + best, highway) < finished.output.find('\n', highway + 1));
+  CHECK(At(finished.output, " " + best, highway) < At(finished.output, "\n", highway + 1));
   CHECK(finished.output.find("in use: " + CurrentIsa()) != std::string::npos);
   const CudaDevices found = FindCudaDevices();
   CHECK(finished.output.find(found.version.empty()

@@ -14,6 +14,7 @@
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/describe.h"
 #include "tests/paths.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 
@@ -44,12 +45,6 @@ std::string SectionOf(const std::string& page, const std::string& type) {
   const size_t begin = page.find("\n### " + type + "\n");
   REQUIRE_NE(begin, std::string::npos);
   return page.substr(begin, page.find("\n##", begin + 1) - begin);
-}
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 }  // namespace

@@ -21,13 +21,10 @@
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The text in one line.
 std::string Flat(std::string text) {
@@ -305,6 +302,33 @@ TEST_CASE("A directory that distill writes to is refused to a second one") {
   CHECK(finished.exit_code == 1);
   CHECK(Has(finished.errors, scratch.path() + " is in use: process "));
   CHECK(ReadTextFile(scratch / "formula.json") == "earlier");
+}
+
+TEST_CASE("distill replaces an earlier formula only where it is told to, and nothing else") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "tasks.json",
+                TasksJson(fmt::format(R"("bowl": {{{}, "steps": [20]}})", kQuadratic), 1));
+  const std::string out = scratch / "out";
+  const auto errors = [&](const char* theta, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {theta, "--tasks", scratch / "tasks.json", "--out", out};
+    words.insert(words.end(), more.begin(), more.end());
+    return Distill(words).errors;
+  };
+  CHECK(errors("recommended") == "");
+  const std::string first = ReadTextFile(out + "/formula.json");
+  CHECK(errors("fast") == "lopt: " + out +
+                              " holds a formula already: replace it (--overwrite) or choose "
+                              "another directory (--out)\n");
+  CHECK(ReadTextFile(out + "/formula.json") == first);
+  CHECK(errors("fast", {"--overwrite"}) == "");
+  CHECK(Has(ReadTextFile(out + "/formula.json"), "fast.safetensors"));
+
+  WriteTextFile(out + "/formula.json", "{}");
+  CHECK(errors("fast", {"--overwrite"}) ==
+        "lopt: " + out +
+            " holds no formula of lopt distill, but something called formula.json, which would be "
+            "replaced: choose another directory (--out)\n");
+  CHECK(ReadTextFile(out + "/formula.json") == "{}");
 }
 
 TEST_CASE("What distill cannot do is an error that names it") {

@@ -30,6 +30,7 @@
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/build_info.h"
+#include "lopt/tools/shell.h"
 #include "tests/certificates.h"
 #include "tests/csv_digits.h"
 #include "tests/elastic_lies.h"
@@ -596,10 +597,10 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
   };
   turned_away(as("worker", "guess"), "it does not say the token of this job");
   CHECK(job.learner().Said("is refused: it does not say the token of this job"));
-  ::chmod((job / "worker.key").c_str(), 0640);
+  ::chmod((job / "worker.key").c_str(), 0644);
   turned_away(as("worker", "token"),
               "worker.key is to be a secret, but others may read or write "
-              "it (mode 640); say: chmod 600 ");
+              "it (mode 644); say: chmod 600 ");
   ::chmod((job / "worker.key").c_str(), 0600);
   turned_away(as("stranger", "token"),
               "; it does not accept this certificate, which its --tls-ca must have signed");
@@ -749,6 +750,21 @@ TEST_CASE("A link that is slower than states and timeout makes progress" *
   CHECK_MESSAGE(!second->Said("no learner"), second->Output());
 }
 
+TEST_CASE(
+    "Without a learner a worker ends with 75 after one that was stopped, with 1 after a kill") {
+  for (const bool stopped : {true, false}) {
+    CAPTURE(stopped);
+    Job job(Endless(SmallExperiment(1)));
+    job.Listen({});
+    const auto worker = job.Worker({"--patience", "0"});
+    job.WaitForMore(1);
+    job.learner().Kill(stopped ? SIGTERM : SIGKILL);
+    CHECK_EQ(job.learner().Wait(), stopped ? 75 : 128 + SIGKILL);
+    CHECK_EQ(worker->Wait(), stopped ? 75 : 1);
+    CHECK_EQ(worker->Said("lopt: there is no learner any more: "), !stopped);
+  }
+}
+
 // Killed and late ones have others in their place all the time, until the learner has ended.
 TEST_CASE("Workers end with 0 when the run has finished, those that come just then, too" *
           doctest::test_suite("nightly")) {
@@ -819,7 +835,8 @@ TEST_CASE("Ranks that meet at an address give the bits of one process, and stop 
     if (stop) {
       CHECK(ReadTextFile(job / "rank0.txt")
                 .find("To go on, with the same launcher:\n  lopt meta-train --resume --out " +
-                      job.run() + " --init-method tcp://" + address + "\n") != std::string::npos);
+                      ShellQuoted(job.run()) + " --init-method tcp://" + address + "\n") !=
+            std::string::npos);
       continue;
     }
     const TempDirectory one;

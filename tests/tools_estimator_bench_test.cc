@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,15 @@ TEST_CASE("PES varies less than NRES over an episode and more in its second wind
                 100);
   });
   CHECK(bench.estimators.back().reference == "none");
+  ThreadPool(2).Run([&] {
+    bench = Run(Configured("test", R"({"type": "TruncatedPES", "trunc_length": 5, "std": 0.1,
+                                       "burn_in": 10)" +
+                                       Keys("UnitQuadratic", 1)),
+                3);
+  });
+  CHECK(bench.estimators.back().reference == "none");
+  CHECK(bench.estimators.back().inexact ==
+        "after a burn_in of 10 inner steps tasks are no longer where an exact gradient begins");
 }
 
 TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
@@ -181,6 +191,7 @@ void FindBias(int64_t runs) {
   CHECK(bench.estimators[5].bias.low == 0);    // PES
   const EstimatorQuality& full = bench.estimators[6];
   CHECK(full.type == "FullGrad");
+  CHECK_FALSE(full.inexact.has_value());
   CHECK(full.bias.high == 0);
   CHECK(full.cosine.value == doctest::Approx(1));
   CHECK(full.inner_steps == 40);
@@ -190,6 +201,36 @@ void FindBias(int64_t runs) {
 
 TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
   FindBias(40);
+}
+
+TEST_CASE("What stands in the way of an exact gradient is in the bench's table and its JSON") {
+  const TempDirectory directory;
+  const std::string module = directory / "liblopt_torch_module.so";
+  WriteTextFile(
+      module, "not a library, and long enough to hold the header of one: " + std::string(100, '.'));
+  setenv("LOPT_MODULE_DIR", directory.path().c_str(), 1);
+  for (const std::string type : {"TruncatedPES", "FullES"}) {
+    CAPTURE(type);
+    WriteTextFile(directory / "config.json",
+                  R"({"learned_optimizer": {"type": "LearnableSGD"}, "estimators": [{"type": ")" +
+                      type + "\"" + Keys("QuadraticTask", 2) + "]}");
+    const std::vector<std::string> words = {BuildPath("lopt"),         "bench",  "--estimators",
+                                            directory / "config.json", "--runs", "3"};
+    const FinishedProcess table = RunProcess(words);
+    INFO(table.errors);
+    REQUIRE(table.exit_code == 0);
+    const std::string why = "estimator '" +
+                            std::string(type == "FullES" ? "FullGrad" : "TruncatedGrad") +
+                            "' needs the torch module " + module +
+                            ", which cannot be loaded: " + module + ": invalid ELF header";
+    CHECK(table.output.ends_with("\n0_QuadraticTask: no exact gradient: " + why + "\n"));
+    std::vector<std::string> json = words;
+    json.emplace_back("--json");
+    const auto bench = ParseRecord<EstimatorBench>(RunProcess(json).output, "standard output");
+    CHECK(bench.estimators.back().reference == "FullES");
+    CHECK(bench.estimators.back().inexact == why);
+  }
+  unsetenv("LOPT_MODULE_DIR");
 }
 
 TEST_CASE("Bias is found in more runs" * doctest::test_suite("nightly")) { FindBias(80); }

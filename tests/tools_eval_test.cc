@@ -7,12 +7,16 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
@@ -21,6 +25,9 @@
 #include "lopt/evaluation/results_file.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
+#include "lopt/tools/shell.h"
+#include "tests/csv_digits.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/paths.h"
@@ -28,6 +35,7 @@
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tests/terminal.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -40,10 +48,6 @@ FinishedProcess Eval(const Words& arguments,
   Words words = {BuildPath("lopt"), "eval"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words, on_output);
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A theta file with fresh weights.
@@ -161,6 +165,24 @@ TEST_CASE("Steps, seeds, trials and the seed can be given on the command line") 
     CHECK(run.steps == std::vector<int64_t>{3, 7});
     CHECK(run.trials == 3);
   }
+  CHECK(Config::Load(out + "/config.json").json().at("seed") == 5);
+
+  const auto losses = [&](const char* seed) {
+    const std::string again = scratch / "again";
+    REQUIRE(Eval({"--preset", "smoke", "--baselines", "SGD", "--steps", "3,7", "--seeds", "2",
+                  "--trials", "3", "--seed", seed, "--out", again, "--overwrite"})
+                .exit_code == 0);
+    std::vector<double> all;
+    for (const RunResult& run : ReadResults(again + "/results.jsonl").runs) {
+      all.insert(all.end(), run.test_loss.begin(), run.test_loss.end());
+    }
+    return all;
+  };
+  const std::vector<double> of_5 = losses("5");
+  const std::vector<double> of_6 = losses("6");
+  REQUIRE(of_5.size() == of_6.size());
+  for (size_t i = 0; i < of_5.size(); ++i) CHECK(of_5[i] != of_6[i]);
+  CHECK(of_5.front() == results.runs.front().test_loss.front());
 }
 
 // The widest of the lines that a terminal was sent, in characters.
@@ -200,9 +222,8 @@ TEST_CASE("The end is one table as wide as the terminal, the verdict and where a
   CHECK_FALSE(Has(narrow, "\x1b[1m"));
   CHECK(Has(narrow, "\n" + name + " is"));
   CHECK(Has(narrow, "the best tuned baseline"));
-  const size_t end = narrow.find("\nAll figures: out/table.md (0:0");
-  REQUIRE(end != std::string::npos);
-  CHECK(narrow.find('\n', end + 1) == narrow.size() - 1);
+  const std::regex end(R"(\nAll figures: out/table\.md \(\d+:\d\d\)\r\n)");
+  CHECK(std::regex_match(narrow.substr(At(narrow, "\nAll figures: ")), end));
   CHECK_FALSE(Has(narrow, "bootstrap"));
 
   const std::string wide = eval("NO_COLOR=1 TERM=xterm", 200);
@@ -235,9 +256,9 @@ TEST_CASE(
   CHECK_FALSE(Has(plain, "## "));
   CHECK_FALSE(Has(plain, "bootstrap"));
   const std::string verbose = eval({"--resume", "--verbose"});
-  CHECK(Has(verbose, "## Nothing tuned (3 tasks)"));
+  CHECK(Has(verbose, "## Nothing tuned (3 tasks and lengths)"));
   CHECK(Has(verbose, "95 % bootstrap intervals"));
-  CHECK(verbose.find("bootstrap") < verbose.find("Test losses as fractions"));
+  CHECK(At(verbose, "bootstrap") < At(verbose, "Test losses as fractions"));
   // All from the table to the end is the same but for the time.
   const auto end = [](const std::string& text) {
     const size_t first = text.find("Test losses as fractions");
@@ -325,7 +346,7 @@ TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the
   CHECK(stopped.exit_code == 75);
   CHECK(Has(stopped.errors, "Stopping after the running steps; once more to stop at once."));
   CHECK(Has(stopped.output, "Stopped after 2 of 3 tasks. To go on:\n  lopt eval --resume --out " +
-                                out + " --isa " + SupportedIsas().front() + "\n"));
+                                ShellQuoted(out) + " --isa " + SupportedIsas().front() + "\n"));
   CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"interrupted\""));
 
   // A part of a line, as a write that was cut off leaves it.
@@ -491,8 +512,8 @@ TEST_CASE("--start judges the weights before meta-training, also on resume") {
   std::string output = finished.output;
   std::ranges::replace(output, '\n', ' ');  // wherever the line is broken
   CHECK(Has(output, "trained-start has weights before meta-training, drawn with the seed of "));
-  CHECK(Has(finished.output, "## Nothing tuned (3 tasks)"));
-  CHECK(Has(finished.output, "## Everything tuned with equal trials (3 tasks)"));
+  CHECK(Has(finished.output, "## Nothing tuned (3 tasks and lengths)"));
+  CHECK(Has(finished.output, "## Everything tuned with equal trials (3 tasks and lengths)"));
   for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {
     Words all = again;
     all.emplace_back("--resume");
@@ -581,7 +602,7 @@ LossesApart ReplayedLosses(const std::string& type, const std::string& name,
   double wanted_end = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double relative = std::abs(double{a[i]} - double{b[i]}) / std::abs(double{b[i]});
-    apart.all = std::max(apart.all, relative);
+    apart.all = Farther(apart.all, relative);
     if (i < 20) apart.first_20 = apart.all;
     if (i >= 90) got_end += double{a[i]};
     if (i >= 90) wanted_end += double{b[i]};
@@ -631,6 +652,103 @@ TEST_CASE("A replay that does not fit says why") {
             "--verbose has no meaning with --replay"));
   CHECK(Has(Eval({"--replay", theta, "--threads", "2", "--out", scratch / "a"}).errors,
             "--threads has no meaning with --replay"));
+}
+
+TEST_CASE("A replay that fails names its file and leaves the evaluation that it is to replace") {
+  const TempDirectory scratch;
+  const std::string theta = WriteTheta(scratch / "theta.safetensors");
+  WriteTextFile(scratch / "task.json",
+                R"({"tasks": {"one": {"task": {"type": "ImageMLP", "image_size": 8, "hidden": [4],
+                    "batch_size": 2, "data": "glyphs"}}}})");
+  const auto write = [&](const std::string& path, int32_t row) {
+    ArrayFile file;
+    for (const auto& [name, shape] : {std::pair("linear_0/w", Shape{64, 4}),
+                                      {"linear_0/b", {4}},
+                                      {"linear_1/w", {4, 10}},
+                                      {"linear_1/b", {10}}}) {
+      std::vector<float> zeros(static_cast<size_t>(NumElements(shape)));
+      file.arrays.Set(fmt::format("param0/mlp/{}", name), Array::Of<float>(shape, zeros));
+    }
+    file.arrays.Set("index", Array::Of<int32_t>({3, 2}, std::vector<int32_t>(6, row)));
+    WriteArrayFile(path, file);
+    return path;
+  };
+  const std::string bad = write(scratch / "bad.safetensors", -5);
+  const std::string good = write(scratch / "good.safetensors", 5);
+  const std::string out = scratch / "out";
+  fs::create_directory(out);
+  WriteTextFile(out + "/manifest.json", R"({"format": "lopt evaluation 1"})");
+  WriteTextFile(out + "/table.md", "an evaluation");
+  const auto replay = [&](const std::string& path, const char* more) {
+    Words words = {"--replay", path, "--theta", theta, "--tasks", scratch / "task.json",
+                   "--out",    out};
+    if (more != nullptr) words.emplace_back(more);
+    return Eval(words);
+  };
+  const FinishedProcess failed = replay(bad, "--overwrite");
+  CHECK_EQ(failed.exit_code, 1);
+  CHECK(failed.errors.starts_with(fmt::format("lopt: {}: cannot be replayed: ", bad)));
+  CHECK(Has(failed.errors, "-5"));
+  CHECK_EQ(ReadTextFile(out + "/table.md"), "an evaluation");
+  CHECK(Has(replay(good, nullptr).errors, "holds an evaluation already"));
+  CHECK_EQ(ReadTextFile(out + "/table.md"), "an evaluation");
+  const FinishedProcess replaced = replay(good, "--overwrite");
+  CHECK_EQ(replaced.errors, "");
+  CHECK_EQ(replaced.exit_code, 0);
+  CHECK_FALSE(fs::exists(out + "/table.md"));
+  CHECK(fs::exists(out + "/replay.safetensors"));
+}
+
+TEST_CASE("A replay of a replay differs by nothing, and says how far other numbers are off") {
+  const TempDirectory scratch;
+  WriteCsvDigits(scratch.path(), 1);
+  WriteTextFile(scratch / "task.json", R"({"tasks": {"one": {"task": {"type": "ImageMLP",
+      "data": "csv", "image_size": 0, "hidden": [2], "batch_size": 4}}}})");
+  const std::string theta = WriteTheta(scratch / "drawn.safetensors");
+  const std::string out = scratch / "out";
+  // The replay of these arrays: its losses and params, and what it says of theirs.
+  const auto replay = [&](const ArrayFile& trace) {
+    WriteArrayFile(scratch / "trace.safetensors", trace);
+    const FinishedProcess finished =
+        Eval({"--replay", scratch / "trace.safetensors", "--theta", theta, "--tasks",
+              scratch / "task.json", "--data-dir", scratch.path(), "--out", out, "--overwrite"});
+    CHECK_EQ(finished.errors, "");
+    REQUIRE(finished.exit_code == 0);
+    return finished.output;
+  };
+  ArrayFile trace;
+  for (const auto& [name, shape] : {std::pair("linear_0/w", Shape{4, 2}),
+                                    {"linear_0/b", {2}},
+                                    {"linear_1/w", {2, 5}},
+                                    {"linear_1/b", {5}}}) {
+    std::vector<float> drawn(static_cast<size_t>(NumElements(shape)));
+    Normal(KeyFromSeed(drawn.size()), drawn);
+    trace.arrays.Set(fmt::format("param0/mlp/{}", name), Array::Of<float>(shape, drawn));
+  }
+  trace.arrays.Set("index",
+                   Array::Of<int32_t>({2, 4}, std::vector<int32_t>{0, 3, 1, 2, 5, 4, 7, 6}));
+  const std::string first = replay(trace);
+  CHECK(Has(first, "Trained 2 steps with drawn as "));
+  CHECK_FALSE(Has(first, "differ"));
+
+  const NamedArrays got = ReadArrayFile(out + "/replay.safetensors").arrays;
+  const auto losses = got.At("loss", DType::kFloat32, {2}).As<float>();
+  CHECK(losses[0] != losses[1]);
+  trace.arrays.Merge("", got);
+  const std::string same = replay(trace);
+  CHECK(Has(same, "  losses differ from its own by at most 0 (1 + |loss|)\n"));
+  CHECK(Has(same, "  params at the end differ by at most 0 (1 + |param|)\n"));
+  CHECK(ReadArrayFile(out + "/replay.safetensors").arrays == got);
+
+  const auto with_last_loss = [&](float loss) {
+    ArrayFile changed = trace;
+    changed.arrays.Set("loss", Array::Of<float>({2}, std::vector<float>{losses[0], loss}));
+    return replay(changed);
+  };
+  CHECK(Has(with_last_loss(-1), fmt::format("losses differ from its own by at most {:.3g} (",
+                                            (double{losses[1]} + 1) / 2)));
+  CHECK(Has(with_last_loss(std::numeric_limits<float>::quiet_NaN()),
+            "losses differ from its own by at most inf ("));
 }
 
 TEST_CASE("A theta file that is not what it says is refused with the reason") {

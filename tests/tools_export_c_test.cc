@@ -21,6 +21,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/lopt/use/c_source.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
@@ -86,8 +87,8 @@ class Library {
                            SizeMacro("SCRATCH", shape));
     }
     WriteTextFile(directory_ / "sizes.c", sizes + "  return n; }\n");
-    Compile(compiler + kStrict + "-shared -o " + (directory_ / "rule.so") + " " +
-            (directory_ / "sizes.c") + " -lm");
+    Compile(compiler + kStrict + "-shared -o '" + (directory_ / "rule.so") + "' '" +
+            (directory_ / "sizes.c") + "' -lm");
     handle_ = dlopen((directory_ / "rule.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     REQUIRE(handle_ != nullptr);
     init_ = Find<int(const CShape*, int32_t, float*)>("lopt_init");
@@ -200,7 +201,7 @@ double LargestDifference(const ThetaFile& file, const Library& library) {
              0);
     for (size_t i = 0; i < wanted.size(); ++i) {
       const double off = std::abs(double{got[i]} - wanted[i]) / (1 + std::abs(wanted[i]));
-      largest = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(largest, off);
+      largest = Farther(largest, off);
     }
   }
   // No byte more than the macros say, and all of the state.
@@ -322,11 +323,11 @@ void CompileElsewhere(size_t every) {
                   "  return lopt_step(shapes, 2, 0, 10, p, g, state, scratch);\n"
                   "}\n");
     for (const std::string& compiler : compilers) {
-      Compile("cd " + directory.path() + " && " + compiler + kStrict + "-c rule.c && " + compiler +
-              kStrict + "main.c rule.o -lm -o main && ./main");
+      Compile("cd '" + directory.path() + "' && " + compiler + kStrict + "-c rule.c && " +
+              compiler + kStrict + "main.c rule.o -lm -o main && ./main");
     }
-    Compile("c++ -x c++ -std=c++11 -Wall -Wextra -pedantic -Werror -c " + (directory / "rule.c") +
-            " -o " + (directory / "rule.o"));
+    Compile("c++ -x c++ -std=c++11 -Wall -Wextra -pedantic -Werror -c '" + (directory / "rule.c") +
+            "' -o '" + (directory / "rule.o") + "'");
   }
 }
 
@@ -337,6 +338,26 @@ TEST_CASE("Exported C is compiled once and declared elsewhere, and is C++: every
 TEST_CASE("Exported C is compiled once and declared elsewhere, and is C++, too" *
           doctest::test_suite("nightly")) {
   CompileElsewhere(1);
+}
+
+TEST_CASE("Two exported optimizers in one source file do not compile; one of them twice does") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "a.c", MakeCSource(Trained("mlp"), "a"));
+  WriteTextFile(directory / "again.c", MakeCSource(Trained("mlp"), "again"));
+  ThetaFile other = Trained("mlp");
+  other.theta[0] += 1;
+  WriteTextFile(directory / "b.c", MakeCSource(other, "b"));
+  WriteTextFile(directory / "same.c", "#include \"a.c\"\n#include \"a.c\"\n#include \"again.c\"\n");
+  WriteTextFile(directory / "two.c", "#include \"a.c\"\n#include \"b.c\"\n");
+  for (const std::string& compiler : Compilers()) {
+    const std::string compile = "cd '" + directory.path() + "' && " + compiler + kStrict + "-c ";
+    Compile(compile + "same.c");
+    const FinishedProcess two = RunProcess({"/bin/sh", "-c", compile + "two.c"});
+    CHECK_NE(two.exit_code, 0);
+    CHECK_NE(two.errors.find("two exported optimizers in one source file: include each in a file "
+                             "of its own"),
+             std::string::npos);
+  }
 }
 
 TEST_CASE("Exported C refuses what it cannot step, and changes nothing") {

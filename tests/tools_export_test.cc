@@ -49,6 +49,37 @@ TEST_CASE("Export to npz writes theta's tensors by name and what they are of") {
   CHECK_EQ(std::string(bytes.begin(), bytes.end()), file.learned_optimizer.Dump(-1));
 }
 
+TEST_CASE("A theta file keeps its horizon and range by way of npz and import") {
+  const TempDirectory directory;
+  const std::string theta = directory / "theta.safetensors";
+  const std::string npz = directory / "theta.npz";
+  const std::string back = directory / "back.safetensors";
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 4})", "test");
+  file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(1));
+  file.trained_horizon = 2000;
+  file.trained_range = {.shortest_training = 200,
+                        .longest_training = 2000,
+                        .smallest_batch = 32,
+                        .largest_batch = 128,
+                        .fewest_params = 100,
+                        .most_params = 40000,
+                        .largest_tensor = 30000};
+  WriteThetaFile(theta, file);
+  CHECK_EQ(Export({theta, "--format", "npz", "--out", npz}).errors, "");
+  CHECK_EQ(RunProcess({BuildPath("lopt"), "import", npz, "--out", back}).errors, "");
+  const ThetaFile read = ReadThetaFile(back);
+  CHECK(read.theta == file.theta);
+  CHECK_EQ(read.trained_horizon, 2000);
+  CHECK(read.trained_range == file.trained_range);
+
+  NamedArrays arrays = ReadNpz(npz);
+  arrays.Set("trained_horizon", Array::Of<uint8_t>({1}, std::vector<uint8_t>{'x'}));
+  WriteNpz(npz, arrays);
+  CHECK_EQ(RunProcess({BuildPath("lopt"), "import", npz, "--out", back}).errors,
+           fmt::format("lopt: {}: trained_horizon must be a whole number above 0, got 'x'\n", npz));
+}
+
 TEST_CASE("A theta file that does not name its optimizer is exported with --learned-optimizer") {
   const TempDirectory directory;
   const std::string theta = GoldenPath("mlp_lopt_steps.safetensors");

@@ -5,11 +5,16 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/eigen.h"
@@ -25,17 +30,16 @@
 #include "lopt/tools/fit/fit.h"
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_plan.h"
+#include "lopt/tools/shell.h"
+#include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A LearnedScheduler before any meta-training, whose steps are `step_size` long.
 ThetaFile Start(double step_size = 0.15) {
@@ -130,6 +134,8 @@ TEST_CASE("The table has the best first, in 80 columns") {
            "  start                      0.9167         1 of 3               0:00\n"
            "> fitted                          1                              0:00\n"
            "  AdamW-cosine-decay              2         3 of 3   10,000  10:00:00\n");
+  std::istringstream narrow(FitTable(judged, 40));
+  for (std::string line; std::getline(narrow, line);) CHECK_LE(line.size(), 40);
 }
 
 // --- Fits
@@ -699,6 +705,81 @@ TEST_CASE("Meta-training gets half of the time, or more, if that is enough for 1
   CHECK_FALSE(FitPlan(MeasuredRecord(3), 1).MayMetaTrain());
 }
 
+TEST_CASE("A fit that cannot be done leaves the one that it was to replace") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "fit";
+  RunFit(Request(kBowl, 1, 2), Start(), {.out_dir = out});
+  const auto bytes = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
+      all[entry.path()] = entry.is_directory() ? "" : ReadTextFile(entry.path());
+    }
+    return all;
+  };
+  const auto before = bytes();
+  const auto error = [&](const FitRequest& request, const ThetaFile& start) {
+    return ErrorOf(
+        [&] { RunFit(request, start, {.out_dir = out, .existing = ExistingFit::kReplace}); });
+  };
+  FitRequest request = Request(kBowl, 2, 2);
+  request.updates = {};
+  request.minutes = 1e-6;
+  CHECK(Has(error(request, Start()), " minutes are too few"));
+  CHECK(bytes() == before);
+  ThetaFile start = Start();
+  start.theta[1] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(error(Request(kBowl, 0, 2), start)
+            .starts_with("fit: the start: weights must be finite numbers; theta/"));
+  CHECK(bytes() == before);
+  start = Start();
+  start.theta.conservativeResize(start.theta.size() - 1);
+  CHECK(error(Request(kBowl, 0, 2), start).starts_with("fit: the start: theta has "));
+  CHECK(bytes() == before);
+  const std::atomic<bool> stop = true;
+  const FitResult stopped =
+      RunFit(Request(kBowl, 0, 2), Start(),
+             {.out_dir = out, .existing = ExistingFit::kReplace, .stop = &stop});
+  CHECK(stopped.interrupted);
+  CHECK(stopped.kept_other);
+  CHECK(bytes() == before);
+  CHECK_EQ(error(Request(R"({"type": "FixedDimQuadraticFamily", "dim": 0})", 0, 2), Start())
+               .find("no error"),
+           std::string::npos);
+  CHECK(bytes() == before);
+  CHECK_EQ(error(Request(kBowl, 0, 2), Start()), "no error");
+  CHECK(bytes() != before);
+}
+
+TEST_CASE("A fit goes on with the data that it began with alone") {
+  const TempDirectory data;
+  const TempDirectory scratch;
+  WriteCsvDigits(data.path(), 1);
+  FitRequest request = Request(
+      R"({"type": "ImageMLP", "data": "csv", "image_size": 0, "hidden": [2], "batch_size": 4})", 0,
+      2);
+  request.data_dir = data.path();
+  std::atomic<bool> stop = false;
+  FitOptions options{.out_dir = scratch / "fit", .stop = &stop};
+  options.on_progress = [&](const FitProgress& progress) {
+    if (progress.phase != "measuring") stop = true;
+  };
+  REQUIRE(RunFit(request, Start(), options).interrupted);
+  stop = false;
+  options.on_progress = {};
+  options.existing = ExistingFit::kResume;
+  WriteCsvDigits(data.path(), 2);
+  CHECK(ErrorOf([&] {
+          RunFit({}, Start(), options);
+        }).starts_with("cannot resume " + (scratch / "fit") + ": it was computed on csv "));
+  // An earlier version did not note the data.
+  auto record = ReadRecordFile<FitRecord>(scratch / "fit/fit.json");
+  REQUIRE(record.data);
+  const std::string noted = std::exchange(record.data, std::nullopt).value();
+  WriteRecordFile(scratch / "fit/fit.json", record);
+  CHECK_FALSE(RunFit({}, Start(), options).interrupted);
+  CHECK(noted.starts_with("csv "));
+}
+
 TEST_CASE("What cannot be done is an error that says what can") {
   const TempDirectory scratch;
   const auto error = [&](const FitRequest& request, const ThetaFile& start = Start()) {
@@ -804,7 +885,8 @@ TEST_CASE("The program fits, tells how it goes, and ends with a table and a verd
   });
   CHECK_EQ(first.exit_code, 75);
   CHECK(Has(first.output, "Stopped. The best weights so far are in "));
-  CHECK(Has(first.output, "  lopt fit --resume --out " + (scratch / "parts") + " --threads 1\n"));
+  CHECK(Has(first.output,
+            "  lopt fit --resume --out " + ShellQuoted(scratch / "parts") + " --threads 1\n"));
   CHECK_EQ(Fit({kBowl, "--resume", "--out", scratch / "parts"}).exit_code, 2);
   REQUIRE_EQ(Fit({"--resume", "--out", scratch / "parts"}).exit_code, 0);
   CHECK(ReadThetaFile(scratch / "parts/theta.safetensors").theta ==

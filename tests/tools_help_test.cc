@@ -13,6 +13,7 @@
 #include "tests/paths.h"
 #include "tests/temp_directory.h"
 #include "tests/terminal.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 
@@ -124,12 +125,11 @@ TEST_CASE("On a terminal help takes its width") {
   CHECK_LE(Longest(help(80)), 80);
   CHECK_NE(wide.find("\r\nMany processes:\r\n  --learner-only "), std::string::npos);
   const std::string commands = RunOnTerminal({BuildPath("lopt"), "--help"}, 80).output;
-  const size_t developers = commands.find("\r\nCommands for developers:\r\n");
-  REQUIRE_NE(developers, std::string::npos);
+  const size_t developers = At(commands, "\r\nCommands for developers:\r\n");
   for (const char* command : {"check", "bench", "verify-kernels", "simulate"}) {
-    CHECK_GT(commands.find(std::string("\r\n  ") + command + " "), developers);
+    CHECK_GT(At(commands, std::string("\r\n  ") + command + " "), developers);
   }
-  CHECK_LT(commands.find("\r\n  version "), developers);
+  CHECK_LT(At(commands, "\r\n  version "), developers);
 }
 
 }  // namespace lopt

@@ -39,6 +39,7 @@
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -315,7 +316,7 @@ TEST_CASE("Weights of Celo and of other architectures are not imported as those 
   });
   CHECK(
       wider.starts_with("the tensors wanted are not there; wanted: w0__0 [1, 8], w0__1 [1, 8], "));
-  CHECK(wider.find("w1 [8, 8], ") < wider.find("; found: "));
+  CHECK(At(wider, "w1 [8, 8], ") < At(wider, "; found: "));
   CHECK(wider.find("ff_mod_stack/w1 float32 [8, 16]") != std::string::npos);
   const std::string more = errors([](NamedArrays& arrays) {
     arrays.Set("ff_mod_stack/~/w0__14", Array(DType::kFloat32, {3, 8}));
@@ -549,6 +550,61 @@ TEST_CASE("Files of lopt say themselves what optimizer their weights are of") {
   CHECK(step_mult({npz, "--out", out}) == 0.5);
   CHECK(step_mult({theta, "--out", out}) == 0.5);
   CHECK(step_mult({npz, "--out", out, "--learned-optimizer", R"({"type": "MLPLOpt"})"}) == 0.001);
+}
+
+TEST_CASE("A theta file of lopt passes the checks of a theta file before it is imported") {
+  const TempDirectory directory;
+  const std::string theta = directory / "theta.safetensors";
+  const std::string out = directory / "out.safetensors";
+  WriteThetaFile(theta, {.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt"})", "test"),
+                         .theta = MLPLOpt().InitTheta(Key{})});
+  const ArrayFile intact = ReadArrayFile(theta);
+  const auto errors = [&](const auto& change, const std::vector<std::string>& more = {}) {
+    ArrayFile file = intact;
+    change(file);
+    WriteArrayFile(theta, file);
+    std::vector<std::string> words = {theta, "--out", out};
+    words.insert(words.end(), more.begin(), more.end());
+    return Import(words).errors;
+  };
+  const auto damage = [](ArrayFile& file) {
+    for (float& weight : file.arrays.At("theta/mlp/linear_0/w").As<float>()) weight += 1;
+  };
+  const std::string refused = "lopt: " + theta + ": the optimizer does not do what it did when ";
+  CHECK(errors(damage).starts_with(refused));
+  CHECK(errors(damage, {"--learned-optimizer", R"({"type": "MLPLOpt", "step_mult": 0.01})"})
+            .starts_with(refused));
+  const auto newer = [](ArrayFile& file) { file.metadata["format"] = "lopt theta 9"; };
+  CHECK(errors(newer).starts_with("lopt: " + theta + ": the format is 'lopt theta 9'; "));
+  CHECK_FALSE(std::filesystem::exists(out));
+  CHECK(errors(damage, {"--despite-failed-check"}) == "");
+  CHECK(std::filesystem::exists(out));
+}
+
+TEST_CASE("With other options a theta file of lopt keeps how its weights were made") {
+  const TempDirectory directory;
+  const std::string theta = directory / "theta.safetensors";
+  const std::string out = directory / "out.safetensors";
+  WriteThetaFile(theta, {.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt"})", "test"),
+                         .theta = MLPLOpt().InitTheta(Key{}),
+                         .config = Config::Parse(R"({"a": 1})", "test"),
+                         .seed = 3,
+                         .meta_steps = 4,
+                         .trained_horizon = 50,
+                         .trained_range = {.shortest_training = 5, .longest_training = 50},
+                         .chosen_on = "valid"});
+  const std::string other = R"({"type": "MLPLOpt", "step_mult": 0.01})";
+  CHECK(Import({theta, "--out", out, "--learned-optimizer", other}).errors == "");
+  const ThetaFile before = ReadThetaFile(theta);
+  const ThetaFile after = ReadThetaFile(out);
+  CHECK(Json::parse(after.learned_optimizer.Dump()).at("step_mult").get<double>() == 0.01);
+  CHECK(after.theta == before.theta);
+  CHECK(after.config.Dump() == before.config.Dump());
+  CHECK(after.seed == 3);
+  CHECK(after.meta_steps == 4);
+  CHECK(after.trained_horizon == 50);
+  CHECK(after.trained_range == before.trained_range);
+  CHECK(after.chosen_on == "valid");
 }
 
 TEST_CASE("A named pipe is not replaced") {

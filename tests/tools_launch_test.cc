@@ -353,15 +353,39 @@ TEST_CASE("A run that was there before is neither resumed nor replaced unasked")
 }
 
 TEST_CASE("Going back is for the attempts until one has, and restarts go on from the newest") {
-  FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 9");
-  std::filesystem::create_directories(launch.out() + "/checkpoints/step-00000900");
+  // The second attempt dies while it removes the later checkpoint, the third after it has.
+  FakeLaunch launch(R"sh(
+[ $attempt = 4 ] && finish
+[ $attempt = 1 ] || write_run
+[ $attempt = 3 ] && { rm -r "$out/checkpoints/step-00000900"; write_status 0 $$ 10 1; }
+exit 9)sh");
+  for (const char* step : {"10", "900"}) {
+    std::filesystem::create_directories(
+        fmt::format("{}/checkpoints/step-{:0>8}", launch.out(), step));
+  }
   WriteManifest(launch.out(), "finished");
   launch.options.resume = true;
-  launch.options.from = 900;
+  launch.options.from = 10;
   CHECK_EQ(launch.Run(), kExitDone);
-  CHECK_EQ(launch.Commands(),
-           Strings{"-n 2 lopt meta-train --resume --from 900",
-                   "-n 2 lopt meta-train --resume --from 900", "-n 2 lopt meta-train --resume"});
+  CHECK_EQ(
+      launch.Commands(),
+      Strings{"-n 2 lopt meta-train --resume --from 10", "-n 2 lopt meta-train --resume --from 10",
+              "-n 2 lopt meta-train --resume --from 10", "-n 2 lopt meta-train --resume"});
+  // None of them has come further than where it began.
+  CHECK_EQ(launch.delays, std::vector<double>{1, 2, 4});
+  for (const Json& entry : RestartLog(launch.out())) CHECK_EQ(entry["checkpoint"], 10);
+}
+
+TEST_CASE("A log of restarts or a manifest that cannot be used ends no launch") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 3 ] && finish
+write_run
+[ $attempt = 2 ] && echo '{' > "$out/manifest.json"
+exit 9)sh");
+  std::filesystem::create_directories(launch.out() + "/restarts.jsonl");
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands().size(), 3);
+  CHECK(std::filesystem::is_directory(launch.out() + "/restarts.jsonl"));
 }
 
 TEST_CASE("A run that is to be replaced is not resumed before it has been") {

@@ -26,8 +26,8 @@ TEST_CASE("A launcher that started more processes than the job has is an error")
       INFO(launcher.environment, " ", command);
       const FinishedProcess finished =
           RunProcess({"/bin/sh", "-c",
-                      "cd " + directory.path() + " && exec env " + launcher.environment + " '" +
-                          BuildPath("lopt") + "' " + command + " --out " + out});
+                      "cd '" + directory.path() + "' && exec env " + launcher.environment + " '" +
+                          BuildPath("lopt") + "' " + command + " --out '" + out + "'"});
       CHECK(finished.exit_code == 1);
       // Where lopt has no MPI of its own, another's launcher is refused for that.
       const bool mpi = !MpiLibrary().empty() || !launcher.environment.starts_with("OMPI_");

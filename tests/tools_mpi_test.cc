@@ -18,11 +18,14 @@
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/status_file.h"
+#include "lopt/tools/shell.h"
 #include "tests/csv_digits.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
+#include "tests/patience.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 // These run the program under mpiexec, with more ranks than there are cores.
 
@@ -77,12 +80,6 @@ std::vector<std::byte> Theta(const std::string& run) {
 bool Runs(pid_t process) {
   const std::string path = "/proc/" + std::to_string(process) + "/cmdline";
   return std::filesystem::exists(path) && !ReadTextFile(path).empty();
-}
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
 }
 
 }  // namespace
@@ -204,6 +201,12 @@ TEST_CASE("A run is finished though a rank ends six seconds after the others" *
   CHECK_EQ(late.exit_code, 0);
 }
 
+TEST_CASE("Messages between processes arrive as they were sent, also in more blocks than one") {
+  const FinishedProcess job = Mpiexec({"-n", "3", BuildPath("tests/failing_job"), "long"});
+  CAPTURE(job.errors);
+  CHECK_EQ(job.exit_code, 0);
+}
+
 TEST_CASE(
     "A rank of a program's own that fails says so and ends the job, whatever others wait for") {
   const FinishedProcess one = Mpiexec({"-n", "3", BuildPath("tests/failing_job"), "rank"});
@@ -265,7 +268,7 @@ TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
     CAPTURE(stopped.output);
     const std::string again = ranks == 1 ? "" : " --threads 1 --learner-only";
     CHECK(stopped.output.ends_with("To go on:\n  " + go_on + "lopt meta-train --resume --out " +
-                                   out + again + "\n"));
+                                   ShellQuoted(out) + again + "\n"));
     const RunManifest manifest = RunDirectory(out).ReadManifest();
     CHECK_EQ(manifest.status, "interrupted");
     const std::string steps = std::to_string(manifest.updates + 3);
@@ -321,8 +324,8 @@ TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, s
                  });
   CAPTURE(stopped.output);
   CHECK_EQ(stopped.exit_code, 75);
-  CHECK(stopped.output.ends_with("To go on:\n  mpiexec -n 3 lopt train --resume --out " + out +
-                                 "\n"));
+  CHECK(stopped.output.ends_with("To go on:\n  mpiexec -n 3 lopt train --resume --out " +
+                                 ShellQuoted(out) + "\n"));
   const std::string steps = std::to_string(RunDirectory(out).ReadManifest().updates + 3);
   CHECK_EQ(TrainModel(2, {"--out", out, "--steps", steps, "--resume"}).exit_code, 0);
   CHECK_EQ(TrainModel(0, {config, "--out", scratch / "whole", "--steps", steps}).exit_code, 0);
@@ -508,7 +511,7 @@ TEST_CASE("A rank that is stopped, the learner's too, ends the job with a line t
     CAPTURE(victim);
     const TempDirectory scratch;
     MetaTrainConfig experiment = SmallExperiment(2, 1000000000);
-    experiment.worker_timeout_seconds = 1;
+    experiment.worker_timeout_seconds = Patience();
     const std::string config = WriteConfig(scratch, experiment);
     const std::string out = scratch / "run";
     pid_t stopped = 0;
@@ -523,7 +526,7 @@ TEST_CASE("A rank that is stopped, the learner's too, ends the job with a line t
     CHECK_EQ(finished.exit_code, kExitRankLost);
     CHECK(finished.errors.find("lopt: rank " + std::to_string(victim) + " (") != std::string::npos);
     CHECK(finished.errors.find("longer than worker_timeout_seconds") != std::string::npos);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5 * Patience());
     while (Runs(stopped) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     CHECK_FALSE(Runs(stopped));
     CHECK(CheckpointStore(out + "/checkpoints", {}).ReadNewest().has_value());

@@ -31,7 +31,7 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
     const FinishedProcess finished = RunProcess(words);
     CHECK_EQ(finished.exit_code, 1);
     CHECK_EQ(finished.errors,
-             "lopt: a job whose processes talk over gRPC needs the grpc module "
+             "lopt: what talks over gRPC needs the grpc module "
              "liblopt_grpc_module.so, which is " +
                  NotInstalled(directory.path()) + "\n");
     CHECK(!std::filesystem::exists(out));

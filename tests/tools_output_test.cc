@@ -6,8 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/arrays.h"
 #include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/base/utf8.h"
 #include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/tools/shell.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
@@ -32,8 +36,8 @@ void CheckWithFewThreads(int threads, const std::string& words) {
       {"/bin/sh", "-c",
        "export LOPT_TEST_THREADS=" + std::to_string(threads) +
            " LD_PRELOAD=" + BuildPath("tests/few_threads.so") + "; exec '" + BuildPath("lopt") +
-           "' meta-train --preset smoke --threads 2 --overwrite --out " + directory.path() +
-           "/run" + words});
+           "' meta-train --preset smoke --threads 2 --overwrite --out '" + directory.path() +
+           "/run'" + words});
   INFO(finished.errors);
   CHECK(finished.exit_code == 1);
   CHECK(finished.errors.find("no more threads or processes can be started") != std::string::npos);
@@ -86,7 +90,7 @@ TEST_CASE("A run whose outputs are lost does all the rest") {
     }
     return count;
   };
-  REQUIRE(Shell(run + path("whole")).exit_code == 0);
+  REQUIRE(Shell(run + ShellQuoted(path("whole"))).exit_code == 0);
   struct Lost {
     std::string name, words;
     int exit_code;
@@ -96,16 +100,16 @@ TEST_CASE("A run whose outputs are lost does all the rest") {
         Lost{"errors", " 2>/dev/full", 0}, Lost{"closed", " 2>&-", 0},
         Lost{"all", " <&- >&- 2>&-", 1}}) {
     INFO(lost.name);
-    CHECK(Shell(run + path(lost.name) + lost.words).exit_code == lost.exit_code);
+    CHECK(Shell(run + ShellQuoted(path(lost.name)) + lost.words).exit_code == lost.exit_code);
     // No message has gone into a file that took the number of a closed stream.
     CHECK(theta(lost.name) == theta("whole"));
     CHECK(files(lost.name) == files("whole"));
   }
   WriteTextFile(path("tasks.json"), R"({"tasks": {"bowl": {"task": {"type": "QuadraticTask"}}}})");
   const std::string eval = "eval --baselines none --steps 2 --seeds 1 --tasks " +
-                           path("tasks.json") + " --theta " + path("whole") +
-                           "/theta.safetensors --out ";
-  CHECK(Shell(eval + path("eval") + " >/dev/full 2>&1").exit_code == 1);
+                           ShellQuoted(path("tasks.json")) + " --theta " +
+                           ShellQuoted(path("whole/theta.safetensors")) + " --out ";
+  CHECK(Shell(eval + ShellQuoted(path("eval")) + " >/dev/full 2>&1").exit_code == 1);
   CHECK(std::filesystem::exists(path("eval") + "/table.md"));
 }
 
@@ -116,7 +120,7 @@ TEST_CASE("A run says whether there are weights of a lowest held-out loss") {
                "meta-train --preset smoke --threads 1 --overwrite --set eval_every=10 "
                "--set eval_steps=20 --set eval_seeds=1 --set 'eval_tasks=[{\"type\": "
                "\"QuadraticTask\"}]' --out " +
-               directory.path() + "/run " + words)
+               ShellQuoted(directory / "run") + " " + words)
         .output;
   };
   CHECK(run("").find("The weights of the lowest held-out loss are in ") != std::string::npos);
@@ -131,7 +135,7 @@ TEST_CASE("A theta file is the same whether the first process gathers checkpoint
   const auto theta = [&](const std::string& gather) {
     const std::string out = directory.path() + "/" + gather;
     REQUIRE(Shell("meta-train --preset smoke --threads 1 --set gather_checkpoints=" + gather +
-                  " --out " + out)
+                  " --out " + ShellQuoted(out))
                 .exit_code == 0);
     return ReadTextFile(out + "/theta.safetensors");
   };
@@ -143,7 +147,7 @@ TEST_CASE("A limit of the size of files is an error that names the file") {
   const FinishedProcess finished = RunProcess(
       {"/bin/sh", "-c",
        "ulimit -f 1; exec '" + BuildPath("lopt") +
-           "' meta-train --preset smoke --threads 1 --out " + directory.path() + "/run"});
+           "' meta-train --preset smoke --threads 1 --out '" + directory.path() + "/run'"});
   INFO(finished.errors);
   CHECK(finished.exit_code == 1);
   CHECK(finished.errors.find("cannot write " + directory.path() + "/run/") != std::string::npos);
@@ -153,7 +157,9 @@ TEST_CASE("A limit of the size of files is an error that names the file") {
 TEST_CASE("A named pipe in the place of a file that is read is an error that names it") {
   const TempDirectory directory;
   const auto path = [&](const std::string& name) { return directory.path() + "/" + name; };
-  REQUIRE(Shell("meta-train --preset smoke --threads 1 --out " + path("run")).exit_code == 0);
+  REQUIRE(
+      Shell("meta-train --preset smoke --threads 1 --out " + ShellQuoted(path("run"))).exit_code ==
+      0);
   const auto names_the_pipe = [&](const std::string& words, const std::string& pipe) {
     INFO(words);
     const FinishedProcess finished = Shell(words);
@@ -173,7 +179,7 @@ TEST_CASE("A named pipe in the place of a file that is read is an error that nam
     const std::string file = path("run/" + read.file);
     std::filesystem::rename(file, path("kept"));
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
-    names_the_pipe(read.words + path("run"), file);
+    names_the_pipe(read.words + ShellQuoted(path("run")), file);
     std::filesystem::rename(path("kept"), file);
   }
   const std::string pipe = path("pipe");
@@ -183,7 +189,7 @@ TEST_CASE("A named pipe in the place of a file that is read is an error that nam
         "eval --tasks ", "eval --out /dev/null --theta ", "export --format npz --out /dev/null ",
         "check --task ", "bench --estimators ", "describe --plugin ",
         "worker --join 127.0.0.1:1 --token-file "}) {
-    names_the_pipe(words + pipe, pipe);
+    names_the_pipe(words + ShellQuoted(pipe), pipe);
   }
   for (const auto& [format, name] :
        {std::pair("idx", "train-images-idx3-ubyte"), std::pair("idx", "train-images-idx3-ubyte.gz"),
@@ -194,7 +200,7 @@ TEST_CASE("A named pipe in the place of a file that is read is an error that nam
     const std::string file = data + "/" + name;
     WriteTextFile(data + "/train-labels-idx1-ubyte", "labels of idx");
     REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
-    names_the_pipe(std::string("describe --data-dir ") + data +
+    names_the_pipe(std::string("describe --data-dir ") + ShellQuoted(data) +
                        " --task '{\"type\": \"ImageMLP\", \"data\": \"" + format + "\"}'",
                    file);
   }
@@ -218,7 +224,7 @@ TEST_CASE("A place that cannot be looked at is an error that names it and says w
        {"report ", "inspect ", "eval --out /dev/null --theta ", "check --task ", "meta-train ",
         "meta-train --preset smoke --out ", "eval --resume --out ", "manual --out "}) {
     INFO(words);
-    const FinishedProcess finished = Shell(words + loop);
+    const FinishedProcess finished = Shell(words + ShellQuoted(loop));
     INFO(finished.errors);
     CHECK(finished.exit_code == 1);
     CHECK(finished.errors.find(loop) != std::string::npos);
@@ -231,7 +237,7 @@ TEST_CASE("Threads that cannot be started are an error") { CheckWithFewThreads(0
 
 TEST_CASE("Threads that cannot be started are an error also where a learner listens") {
   if (!FindModule(kGrpcModule)) {
-    SkipTest("this program was built without gRPC");
+    SkipTest("the grpc module is " + WhyNoModule(kGrpcModule));
     return;
   }
   for (const int threads : {0, 1, 3, 6}) {
@@ -271,6 +277,40 @@ TEST_CASE("Names of files that are not UTF-8 are as good as others for every com
       place + "/train.json",
       R"({"task": {"type": "QuadraticTask"}, "optimizer": {"type": "SGD", "learning_rate": 0.1}, "steps": 3})");
   good("train " + in("train.json") + "--out " + in("trained"));
+}
+
+TEST_CASE("What a stranger has written does not drive the terminal by way of what is shown") {
+  const TempDirectory directory;
+  const auto shown = [&](const std::string& words) {
+    INFO(words);
+    const FinishedProcess finished = Shell(words);
+    INFO(finished.errors);
+    CHECK(finished.exit_code == 0);
+    CHECK(HasPlainLines(finished.output));
+    CHECK(HasPlainLines(finished.errors));
+    return finished.output;
+  };
+  const std::string hostile = "\x1b[2J\x07\xc2\x9b\xe2\x80\xae";
+  ArrayFile file;
+  file.arrays.Set("name" + hostile, Array::Of<float>({1}, std::vector<float>{1}));
+  file.metadata = {{"key" + hostile, "text" + hostile},
+                   {"list", "[\"\xc2\x9b\"]"},
+                   {"config", "{\"name\": \"\xc2\x9b\"}"}};
+  WriteArrayFile(directory / "file.safetensors", file);
+  WriteTextFile(directory / "notes.json", "{\"" + hostile + "\": 1}\n");
+  const std::string path = "'" + directory.path() + "/file.safetensors'";
+  CHECK(shown("inspect " + path).find("name\\x1b[2J") != std::string::npos);
+  CHECK(shown("inspect --json " + path).find("name\\u001b[2J\\u0007\\u009b") != std::string::npos);
+  CHECK(shown("inspect '" + directory.path() + "'").find("\\x1b[2J") != std::string::npos);
+
+  WriteTextFile(directory / "tasks.json",
+                R"({"tasks": {"bowl\u001b[2J\u009b": {"task": {"type": "QuadraticTask"}},
+                    "other\u0007\nbowl": {"task": {"type": "QuadraticTask"}}}})");
+  const std::string out =
+      shown("eval --baselines Adam,SGD --trials 2 --steps 2 --seeds 3 --verbose --tasks '" +
+            directory.path() + "/tasks.json' --out '" + directory.path() + "/out'");
+  CHECK(out.find("bowl\\x1b[2J") != std::string::npos);   // in a line of the progress
+  CHECK(out.find("## bowl \\[2J") != std::string::npos);  // in a table
 }
 
 TEST_CASE("A reader that has seen enough is no error") {

@@ -17,6 +17,7 @@
 #include "tests/process.h"
 #include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -36,9 +37,6 @@ std::string Fails(int exit_code, const std::string& run, const Words& more = {})
   const FinishedProcess finished = Predict(run, more);
   CHECK(finished.exit_code == exit_code);
   return finished.errors;
-}
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 constexpr const char* kDigits =

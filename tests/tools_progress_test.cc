@@ -12,6 +12,7 @@
 
 #include "lopt/base/utf8.h"
 #include "lopt/tools/eval_progress.h"
+#include "lopt/tools/fit_progress.h"
 #include "lopt/tools/log_sink.h"
 #include "lopt/tools/progress.h"
 #include "lopt/tools/progress_line.h"
@@ -70,6 +71,20 @@ std::string ReportEvaluation(int columns) {
   reporter.Finish();
   std::rewind(stream);
   char buffer[65536];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
+  std::fclose(stream);
+  return text;
+}
+
+// The first line that the reporter of fits writes, at 30 % of the work.
+std::string ReportFit(int columns, const std::string& phase) {
+  std::FILE* stream = std::tmpfile();
+  REQUIRE(stream != nullptr);
+  FitReporter reporter(stream, columns);
+  reporter.Step({.phase = phase, .done = 0.3, .seconds_left = 65});
+  reporter.Finish();
+  std::rewind(stream);
+  char buffer[4096];
   const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
   std::fclose(stream);
   return text;
@@ -137,6 +152,27 @@ TEST_CASE("On a terminal an evaluation rewrites one line in place, and the time 
   CHECK_EQ(std::count(text.begin(), text.end(), '\r'), 10);
   CHECK_EQ(std::count(text.begin(), text.end(), '\n'), 1);
   CHECK_EQ(text.back(), '\n');
+}
+
+TEST_CASE("The share and the time left of a fit stay where its bar does not fit") {
+  const std::string bar = "judging fitted              [======              ]  30 %  1:05 left";
+  CHECK_EQ(ReportFit(0, "judging fitted"), bar + "\n");
+  CHECK_EQ(ReportFit(80, "judging fitted"), "\r" + bar + "\x1b[K\n");
+  CHECK_EQ(ReportFit(40, "judging fitted"), "\rjudging fitted  30 %  1:05 left\x1b[K\n");
+  CHECK_EQ(ReportFit(40, "tuning AdamW-cosine-decay"),
+           "\rtuning AdamW-cosine-de  30 %  1:05 left\x1b[K\n");
+}
+
+TEST_CASE("A progress line drives no terminal, whatever is named in it") {
+  std::FILE* stream = std::tmpfile();
+  REQUIRE(stream != nullptr);
+  ProgressLine line(stream, 0);
+  line.Print("1/2  a\x1b[2J\nb\xc2\x9b", 0);
+  std::rewind(stream);
+  char buffer[4096];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
+  std::fclose(stream);
+  CHECK_EQ(text, "1/2  a\\x1b[2J\\x0ab\\xc2\\x9b\n");
 }
 
 TEST_CASE("Without a terminal a line follows the first update, every five seconds and the end") {

@@ -9,6 +9,7 @@
 
 #include "lopt/tools/report/axis.h"
 #include "lopt/tools/report/plot.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 
@@ -35,10 +36,6 @@ std::string Between(const std::string& text, const std::string& after, const std
 // The row of a forest plot, by its label.
 std::string RowOf(const std::string& html, const std::string& label) {
   return Between(html, "<title>" + label + ":", "</title>", "</g>");
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // The numbers of a path, two for each point.
@@ -91,29 +88,29 @@ TEST_CASE("A forest plot has its points, intervals and reference where the logar
   const auto at = [&](double ratio) {
     return fmt::format("{:.6g}", std::round(1e4 * std::log(ratio / low) / range) / 10);
   };
-  CHECK(Contains(html, "viewBox=\"0 0 1000 140\""));
-  CHECK(Contains(html, fmt::format("<path class=\"reference\" d=\"M{} 0V140\"/>", at(1))));
-  CHECK(Contains(RowOf(html, "mine"),
-                 fmt::format("<path class=\"line\" d=\"M{} 10H{}\"/><path class=\"dots\" d=\"M{} "
-                             "10h0\"/>",
-                             at(0.25), at(1), at(0.5))));
-  CHECK_FALSE(Contains(RowOf(html, "unit"), "class=\"line\""));
-  CHECK(Contains(RowOf(html, "unit"), fmt::format("d=\"M{} 30h0\"", at(1))));
-  CHECK(Contains(RowOf(html, "SGD"), fmt::format("d=\"M{} 50H{}\"", at(1.5), at(4))));
-  CHECK_FALSE(Contains(RowOf(html, "alone"), "class=\"line\""));
-  CHECK(Contains(RowOf(html, "alone"), fmt::format("d=\"M{} 70h0\"", at(1.5))));
+  CHECK(Has(html, "viewBox=\"0 0 1000 140\""));
+  CHECK(Has(html, fmt::format("<path class=\"reference\" d=\"M{} 0V140\"/>", at(1))));
+  CHECK(Has(RowOf(html, "mine"),
+            fmt::format("<path class=\"line\" d=\"M{} 10H{}\"/><path class=\"dots\" d=\"M{} "
+                        "10h0\"/>",
+                        at(0.25), at(1), at(0.5))));
+  CHECK_FALSE(Has(RowOf(html, "unit"), "class=\"line\""));
+  CHECK(Has(RowOf(html, "unit"), fmt::format("d=\"M{} 30h0\"", at(1))));
+  CHECK(Has(RowOf(html, "SGD"), fmt::format("d=\"M{} 50H{}\"", at(1.5), at(4))));
+  CHECK_FALSE(Has(RowOf(html, "alone"), "class=\"line\""));
+  CHECK(Has(RowOf(html, "alone"), fmt::format("d=\"M{} 70h0\"", at(1.5))));
   // Dashes lead to what lies beyond the edge.
-  CHECK(Contains(RowOf(html, "far"), "<path class=\"edge\" d=\"M880 90H1000\"/>"));
-  CHECK_FALSE(Contains(RowOf(html, "far"), "class=\"dots\""));
-  CHECK(Contains(RowOf(html, "lost"), fmt::format("d=\"M{} 110H1000\"", at(3))));
-  CHECK(Contains(RowOf(html, "lost"), "<path class=\"edge\" d=\"M880 110H1000\"/>"));
-  CHECK_FALSE(Contains(html, "<title>none:"));
+  CHECK(Has(RowOf(html, "far"), "<path class=\"edge\" d=\"M880 90H1000\"/>"));
+  CHECK_FALSE(Has(RowOf(html, "far"), "class=\"dots\""));
+  CHECK(Has(RowOf(html, "lost"), fmt::format("d=\"M{} 110H1000\"", at(3))));
+  CHECK(Has(RowOf(html, "lost"), "<path class=\"edge\" d=\"M880 110H1000\"/>"));
+  CHECK_FALSE(Has(html, "<title>none:"));
   // Whose ratios they are, and ours.
-  CHECK(Contains(html, "<title>mine: 0.500 [0.250, 1.00], unclear</title>"));
-  CHECK(Contains(html, "<g class=\"row ours\"><title>mine:"));
-  CHECK(Contains(html, "<ol class=\"names\"><li class=\"ours\">mine</li><li>unit</li>"));
-  CHECK(Contains(html, "<li><span class=\"worse\">&#9650; 2.00</span></li>"));
-  CHECK(Contains(html, "<li>-</li></ol>"));
+  CHECK(Has(html, "<title>mine: 0.500 [0.250, 1.00], unclear</title>"));
+  CHECK(Has(html, "<g class=\"row ours\"><title>mine:"));
+  CHECK(Has(html, "<ol class=\"names\"><li class=\"ours\">mine</li><li>unit</li>"));
+  CHECK(Has(html, "<li><span class=\"worse\">&#9650; 2.00</span></li>"));
+  CHECK(Has(html, "<li>-</li></ol>"));
 }
 
 TEST_CASE("A script reads the values of curves off their coordinates and the ends of the axes") {
@@ -138,7 +135,26 @@ TEST_CASE("A script reads the values of curves off their coordinates and the end
     const double loss = low * std::pow(high / low, 1 - numbers[2 * i + 1] / 1000);
     CHECK_LE(std::abs(std::log(loss / losses[i])), 0.05 / 1000 * std::log(high / low) * 1.001);
   }
-  CHECK(Contains(html, "<g class=\"curve thick\" style=\"--c:var(--c0)\"><title>mine</title>"));
+  CHECK(Has(html, "<g class=\"curve thick\" style=\"--c:var(--c0)\"><title>mine</title>"));
+}
+
+TEST_CASE("Points far outside of the axes have coordinates that a script can read") {
+  const std::string html = DrawFigure({.title = "t",
+                                       .curves = {{.label = "mine", .x = {0, 1}, .y = {1, 2}},
+                                                  {.label = "grey",
+                                                   .x = {0, 0.5, 1},
+                                                   .y = {1, 3e90, -4e12},
+                                                   .style = Curve::Style::kGrey}},
+                                       .linear = true},
+                                      0);
+  const std::vector<double> numbers =
+      Numbers(Between(html, "<title>grey</title>", "class=\"line\" d=\"", "\""));
+  REQUIRE_EQ(numbers.size(), 6);
+  CHECK_LT(numbers[3], -10000);
+  CHECK_GT(numbers[5], 10000);
+  for (size_t at = 0; (at = html.find(" d=\"", at)) != std::string::npos; ++at) {
+    CHECK_FALSE(Has(html.substr(at + 4, html.find('"', at + 4) - at - 4), "e"));
+  }
 }
 
 TEST_CASE("What cannot be drawn interrupts lines and bands") {
@@ -155,7 +171,7 @@ TEST_CASE("What cannot be drawn interrupts lines and bands") {
            "M0 1000 250 56.6M750 56.6 1000 1000");
   CHECK_EQ(Between(html, "class=\"curve\"", "class=\"band\" d=\"", "\""),
            "M0 1000 250 1000 500 1000 500 56.6 250 56.6 0 56.6ZM1000 1000 1000 56.6Z");
-  CHECK(Contains(DrawFigure({.curves = {{.x = {0}, .y = {kNan}}}}, 0), "No numbers to show yet."));
+  CHECK(Has(DrawFigure({.curves = {{.x = {0}, .y = {kNan}}}}, 0), "No numbers to show yet."));
 }
 
 TEST_CASE("Legends have a place for each curve, and one for all grey ones") {
@@ -166,25 +182,25 @@ TEST_CASE("Legends have a place for each curve, and one for all grey ones") {
   add("mine", Curve::Style::kThick);
   add("rival", Curve::Style::kLine);
   add("a", Curve::Style::kGrey);
-  CHECK_FALSE(Contains(DrawFigure(figure, 0), "data-greys"));
+  CHECK_FALSE(Has(DrawFigure(figure, 0), "data-greys"));
   add("b", Curve::Style::kGrey);
   add("", Curve::Style::kFaint);
   const std::string html = DrawFigure(figure, 0);
-  CHECK(Contains(Between(html, "<ul", "data-greys", "</ul>"), "2 others"));
+  CHECK(Has(Between(html, "<ul", "data-greys", "</ul>"), "2 others"));
   const std::string legend = Between(html, "<figure", "<ul class=\"legend\">", "</ul>");
   const std::string greys = Between(html, "<details", "<ul class=\"legend\">", "</ul>");
   for (const char* label : {"mine", "rival", "a", "b"}) {
     CAPTURE(label);
     const bool grey = std::string(label).size() == 1;
-    CHECK(Contains(grey ? greys : legend, fmt::format("</svg>{}</button>", label)));
+    CHECK(Has(grey ? greys : legend, fmt::format("</svg>{}</button>", label)));
   }
   // What is behind is drawn first, ours last.
-  const size_t faint = html.find("<g class=\"faint\"");
-  const size_t grey = html.find("<g class=\"curve grey\"");
-  const size_t rival = html.find("<g class=\"curve\"");
+  const size_t faint = At(html, "<g class=\"faint\"");
+  const size_t grey = At(html, "<g class=\"curve grey\"");
+  const size_t rival = At(html, "<g class=\"curve\"");
   CHECK_LT(faint, grey);
   CHECK_LT(grey, rival);
-  CHECK_LT(rival, html.find("<g class=\"curve thick\""));
+  CHECK_LT(rival, At(html, "<g class=\"curve thick\""));
 }
 
 TEST_CASE("The cells of a heat map have the shades of their values") {
@@ -194,9 +210,9 @@ TEST_CASE("The cells of a heat map have the shades of their values") {
                     .label = "mean loss"};
   const std::string html = DrawFigure({.title = "t", .heat_map = map}, 0);
   // The darkest for 1, the brightest for 2, from the bottom up.
-  CHECK(Contains(html, "d=\"M0 500h500v500h-500zM500 0h500v500h-500z\"><title>about 1.01</title>"));
-  CHECK(Contains(html, "d=\"M500 500h500v500h-500z\"><title>about 1.99</title>"));
-  CHECK(Contains(html, "<span style=\"bottom:25%\">0-9</span>"));
+  CHECK(Has(html, "d=\"M0 500h500v500h-500zM500 0h500v500h-500z\"><title>about 1.01</title>"));
+  CHECK(Has(html, "d=\"M500 500h500v500h-500z\"><title>about 1.99</title>"));
+  CHECK(Has(html, "<span style=\"bottom:25%\">0-9</span>"));
 }
 
 }  // namespace lopt

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "lopt/base/file.h"
@@ -17,6 +18,7 @@
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 
@@ -45,10 +47,6 @@ std::string Page(const TempDirectory& scratch, Words directories, std::string* e
     CHECK_EQ(finished.errors, "");
   }
   return ReadTextFile(scratch / "page.html");
-}
-
-bool Has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::vector<std::string> PartsBetween(const std::string& text, std::string_view begin,
@@ -287,6 +285,25 @@ TEST_CASE("The report of a training of the program shows its losses and how to r
   }
 }
 
+TEST_CASE("A training without records is a training, one of theta a meta-training") {
+  const TempDirectory scratch;
+  for (const auto& [name, config, heading] :
+       {std::tuple("model", R"({"task": {"type": "Quadratic"}, "steps": 6})", "Training: model"),
+        std::tuple("theta", R"({"estimators": [], "meta_steps": 6})", "Meta-training: theta")}) {
+    CAPTURE(name);
+    const std::string run = scratch / name;
+    fs::create_directories(run);
+    WriteTextFile(run + "/config.json", config);
+    WriteTextFile(run + "/manifest.json",
+                  R"({"format": "lopt run 1", "status": "running", "updates": 0,
+                      "version": "1.2.3", "isa": "avx3", "seed": 5, "threads": 2})");
+    WriteTextFile(run + "/metrics.jsonl", "");
+    const std::string page = Page(scratch, {run});
+    CheckPage(page);
+    CHECK(Has(page, std::string("\">") + heading + "</h2>"));
+  }
+}
+
 TEST_CASE("The report of an evaluation shows tables and learning curves") {
   const TempDirectory scratch;
   const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
@@ -358,6 +375,40 @@ TEST_CASE("What is damaged is told in the report and on standard error, and the 
   CHECK(Has(errors, "results.jsonl"));
   CHECK(Has(judged, "<p class=\"notice\">"));
   CHECK(Has(judged, "0 / 1 of 3"));
+}
+
+TEST_CASE("A last task of which results are missing is left out, with a notice") {
+  const TempDirectory scratch;
+  const std::string evaluation = MakeEvaluation(scratch, "eval", 0.3F);
+  WriteTextFile(evaluation + "/config.json", R"({"name": "judged", "seeds": 4})");
+  const auto write = [&](int64_t of_last) {
+    std::ofstream lines(evaluation + "/results.jsonl");
+    for (const std::string task : {"whole", "last"}) {
+      for (const std::string optimizer : {"Adam", "mine"}) {
+        for (int64_t seed = 0; seed < (task == "last" && optimizer == "mine" ? of_last : 4);
+             ++seed) {
+          RunResult run = Training(optimizer, seed, 0.1F);
+          run.task = task;
+          lines << ResultLine(run) << '\n';
+        }
+      }
+    }
+  };
+  for (const int64_t there : {0, 1, 3}) {
+    CAPTURE(there);
+    write(there);
+    const std::string damage = fmt::format(
+        "{}/results.jsonl: the last task, last, has {} of 4 results of mine; it is left out",
+        evaluation, there);
+    std::string errors;
+    const std::string page = Page(scratch, {evaluation}, &errors);
+    CHECK_EQ(errors, "lopt: " + damage + "\n");
+    CHECK(Has(page, EscapeHtml(damage)));
+    CHECK(Has(page, "whole: learning curves"));
+    CHECK_FALSE(Has(page, "last: learning curves"));
+  }
+  write(4);
+  CHECK(Has(Page(scratch, {evaluation}), "last: learning curves"));
 }
 
 TEST_CASE("A directory with nothing to report is an error that says what was looked for") {
@@ -452,6 +503,66 @@ TEST_CASE("Of several tasks there is a forest plot of all and one of each, by th
   CHECK_LT(cell("small &lt;task&gt;"), cell("other"));
 }
 
+TEST_CASE("Each of several evaluations has its table of ratios, under its name") {
+  const TempDirectory scratch;
+  Words directories;
+  for (const std::string name : {"left", "right"}) {
+    const std::string evaluation = MakeEvaluation(scratch, name, 0.3F);
+    std::ofstream lines(evaluation + "/results.jsonl");
+    for (const std::string task : {"lost", "won"}) {
+      for (const std::string& optimizer : {std::string("Adam"), name + "-theta"}) {
+        for (int64_t seed = 0; seed < 4; ++seed) {
+          RunResult run = Training(optimizer == "Adam" ? optimizer : "mine", seed,
+                                   optimizer == "Adam" ? 0.1F
+                                   : task == "won"     ? 0.3F
+                                                       : 0.05F);
+          run.task = task;
+          run.optimizer = optimizer;
+          lines << ResultLine(run) << '\n';
+        }
+      }
+    }
+    directories.push_back(evaluation);
+  }
+  const std::string page = Page(scratch, directories);
+  CheckPage(page);
+  for (const std::string name : {"left", "right"}) {
+    CAPTURE(name);
+    const size_t caption = page.find(name + ": Ratios of test losses to tuned Adam, sorted by " +
+                                     name + "-theta&#39;s;");
+    REQUIRE_NE(caption, std::string::npos);
+    const std::string table = page.substr(caption, page.find("</table>", caption) - caption);
+    CHECK_EQ(PartsBetween(table, "<th scope=\"col\"", "</th>").size(), 3);  // task, its own, Adam
+    CHECK_FALSE(Has(table, name == "left" ? "right-theta" : "left-theta"));
+    CHECK_LT(At(table, "won, 60 steps"), At(table, "lost, 60 steps"));
+  }
+}
+
+TEST_CASE("Losses below 0 are compared without ratios") {
+  const TempDirectory scratch;
+  const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
+  std::ofstream lines(evaluation + "/results.jsonl");
+  for (const std::string task : {"below", "above"}) {
+    for (const std::string optimizer : {"Adam", "mine"}) {
+      for (int64_t seed = 0; seed < 4; ++seed) {
+        RunResult run = Training(optimizer, seed, 0.1F);
+        run.task = task;
+        run.test_loss = {optimizer == "Adam" ? 1.0 : 0.5};
+        if (task == "below") run.test_loss[0] -= 4;
+        lines << ResultLine(run) << '\n';
+      }
+    }
+  }
+  lines.close();
+  const std::string page = Page(scratch, {evaluation});
+  CheckPage(page);
+  CHECK(Has(page, "<h4>above, 60 steps: ratios of test losses to tuned Adam</h4>"));
+  CHECK_FALSE(Has(page, "<h4>below, 60 steps: ratios of test losses to tuned Adam</h4>"));
+  CHECK(Has(page,
+            "<th scope=\"row\">below, 60 steps</th><td class=\"number\"><span "
+            "class=\"better\">&#9660; -</span></td>"));
+}
+
 TEST_CASE("Names from files are text in the page, whatever is in them") {
   const TempDirectory scratch;
   const std::string run = MakeRun(scratch, "<b>'$0' `id` \"&");
@@ -489,6 +600,47 @@ TEST_CASE("Long series are thinned to means of groups, and smoothed over a windo
   CHECK(std::isnan(thinned.value[1]));
   CHECK(thinned.value[2] == 7);
   CHECK(Smoothed(series, 3).value == std::vector<double>{2, 2, 3, 7, 7});
+}
+
+TEST_CASE("Each series of a figure is smoothed over a part of its own records") {
+  const auto falling = [](size_t records, double by) {
+    Series series;
+    for (size_t i = 0; i < records; ++i) {
+      series.step.push_back(by * static_cast<double>(i));
+      series.value.push_back(static_cast<double>(records - i));
+    }
+    return series;
+  };
+  const auto caption = [](const std::vector<NamedSeries>& all) {
+    return SeriesFigure({}, all).caption;
+  };
+  const Series train = falling(300, 1);
+  const Series judged = falling(4, 100);
+  const Figure figure = SeriesFigure({}, {{.series = &train}, {.series = &judged}});
+  REQUIRE_EQ(figure.curves.size(), 3);  // the pale records of the long one come first
+  CHECK_EQ(figure.curves[1].y[100], 200);
+  CHECK_GT(figure.curves[1].y.back(), 1);  // its mean over 13 records
+  CHECK_EQ(figure.curves[2].y, judged.value);
+  CHECK_EQ(figure.curves[2].style, Curve::Style::kPoints);
+  CHECK_EQ(figure.caption, "Smoothed line: running mean over 13 records; pale: every record.");
+
+  const Series dense = falling(2000, 1);
+  const Series sparse = falling(100, 20);
+  const Figure both = SeriesFigure({}, {{.series = &dense}, {.series = &sparse}});
+  REQUIRE_EQ(both.curves.size(), 4);
+  CHECK_EQ(both.curves[3].y.front(), 99);  // the mean of 100, 99 and 98
+  CHECK_EQ(both.curves[3].y[50], 50);
+  CHECK_EQ(both.curves[3].y.back(), 2);
+  CHECK_EQ(both.caption,
+           "Line: running mean over 1/25 of its records; pale: mean of up to 5 records.");
+  CHECK_EQ(caption({{.series = &dense}}),
+           "Line: running mean over 81 records; pale: mean of each 5 records.");
+
+  const Figure held_out =
+      SeriesFigure({}, {{.series = &dense}, {.series = &sparse, .as_it_is = true}});
+  CHECK_EQ(held_out.curves.back().y, sparse.value);
+  CHECK_EQ(caption({{.series = &dense, .as_it_is = true}}), "Each point is the mean of 5 records.");
+  CHECK_EQ(caption({{.series = &judged}}), "");
 }
 
 TEST_CASE("A long metrics file gives a page of bounded size with all of its steps") {

@@ -37,7 +37,7 @@ TEST_CASE("A secret that others may read or write is an error") {
     CHECK_EQ(ReadSecretFile(path), "sesame\n");
   }
   for (const auto& [mode, text] :
-       std::vector<std::pair<mode_t, std::string>>{{0644, "644"}, {0640, "640"}, {0602, "602"}}) {
+       std::vector<std::pair<mode_t, std::string>>{{0644, "644"}, {0620, "620"}, {0602, "602"}}) {
     ::chmod(path.c_str(), mode);
     CHECK_EQ(ErrorOf([&] { ReadSecretFile(path); }),
              path + " is to be a secret, but others may read or write it (mode " + text +
@@ -45,6 +45,38 @@ TEST_CASE("A secret that others may read or write is an error") {
   }
   CHECK_EQ(ErrorOf([&] { ReadSecretFile(directory / "none"); }),
            "cannot read " + (directory / "none") + ": No such file or directory");
+}
+
+TEST_CASE("A secret is the user's alone, or root's, who may let a group read it") {
+  struct Case {
+    uint32_t owner, mode, user;
+    std::string why;
+  };
+  const std::string none = "no error";
+  const std::string another = "a is to be a secret, but it belongs to another user (number 7)";
+  const auto open = [](int mode, int wanted = 600) {
+    return fmt::format(
+        "a is to be a secret, but others may read or write it (mode {}); say: chmod {} a", mode,
+        wanted);
+  };
+  for (const auto& [owner, mode, user, why] : std::vector<Case>{{7, 0600, 7, none},
+                                                                {7, 0400, 7, none},
+                                                                {7, 0640, 7, open(640)},
+                                                                {7, 0604, 7, open(604)},
+                                                                {7, 0600, 8, another},
+                                                                {7, 0600, 0, another},
+                                                                {0, 0600, 7, none},
+                                                                {0, 0640, 7, none},
+                                                                {0, 0660, 7, open(660, 640)},
+                                                                {0, 0644, 7, open(644, 640)},
+                                                                {0, 0640, 0, none},
+                                                                {0, 0660, 0, open(660)},
+                                                                {0, 0604, 0, open(604)}}) {
+    CAPTURE(owner);
+    CAPTURE(mode);
+    CAPTURE(user);
+    CHECK_EQ(ErrorOf([&] { RequireSecret("a", owner, mode, user); }), why);
+  }
 }
 
 TEST_CASE("What is no file, or a long one, is no secret") {

@@ -102,6 +102,20 @@ TEST_CASE("Every optimizer of the program has known steps, and each differs wher
   }
 }
 
+TEST_CASE("The parameter that is farthest from its known number is named") {
+  KnownSteps steps = KnownOptimizerSteps().front();
+  steps.params.front() += .01F;
+  steps.params[2] += .02F;
+  steps.params.back() += .01F;
+  std::string error;
+  try {
+    CheckOptimizerSteps(steps);
+  } catch (const Error& thrown) {
+    error = thrown.what();
+  }
+  CHECK(error.starts_with(std::string(steps.type) + ": parameter 2 of 'b' is "));
+}
+
 TEST_CASE("The known meta-training is that of every instruction set") {
   for (const std::string& isa : SupportedIsas()) {
     CAPTURE(isa);

@@ -283,6 +283,13 @@ TEST_CASE("Every invariant holds after each of 300 simulated schedules") {
   CHECK_GT(deaths, 100);
 }
 
+TEST_CASE("Every invariant holds after schedules in which one did not") {
+  // A process that had lost its lock ended with another error.
+  for (const uint64_t seed : {7001863}) {
+    CHECK_EQ(RunSchedule({.seed = seed}).violation, "");
+  }
+}
+
 TEST_CASE("The same seed gives the same course of events, whether it is traced or not") {
   for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const ScheduleResult one = RunSchedule({.seed = seed, .trace = true});

@@ -9,6 +9,7 @@
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/shell.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"
@@ -20,7 +21,7 @@ namespace {
 // A shell command that trains in the directory "run" for so many updates.
 std::string Train(const TempDirectory& scratch, int64_t steps) {
   WriteTextFile(scratch / "config.json", WriteOptions("", SmallExperiment(1)).Dump());
-  return fmt::format("{} meta-train {} --out {} --threads 1 --steps {}", BuildPath("lopt"),
+  return fmt::format("'{}' meta-train '{}' --out '{}' --threads 1 --steps {}", BuildPath("lopt"),
                      scratch / "config.json", scratch / "run", steps);
 }
 
@@ -73,7 +74,7 @@ TEST_CASE("A training of a model that is stopped goes on to the model of one tha
              "data": "glyphs", "augment": {"type": "CTAugment"}},
     "optimizer": {"type": "Adam", "learning_rate": 0.01}, "workers": 2, "eval_every": 100})");
   const auto train = [&](const char* out, int64_t steps) {
-    return fmt::format("exec {} train {} --out {} --threads 2 --seed 5 --steps {}",
+    return fmt::format("exec '{}' train '{}' --out '{}' --threads 2 --seed 5 --steps {}",
                        BuildPath("lopt"), scratch / "config.json", scratch / out, steps);
   };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
@@ -82,8 +83,8 @@ TEST_CASE("A training of a model that is stopped goes on to the model of one tha
     CHECK_EQ(stopped.exit_code, 75);
     CHECK(stopped.errors.find("Stopping after this update; once more to stop at once.") !=
           std::string::npos);
-    CHECK(stopped.output.ends_with("To go on:\n  lopt train --resume --out " + (scratch / "run") +
-                                   " --threads 2\n"));
+    CHECK(stopped.output.ends_with("To go on:\n  lopt train --resume --out " +
+                                   ShellQuoted(scratch / "run") + " --threads 2\n"));
     CHECK_EQ(Status(scratch), "interrupted");
     const int64_t updates = RunDirectory(scratch / "run").ReadManifest().updates;
     CHECK_EQ(CheckpointStore(scratch / "run/checkpoints", {}).Steps().back(), updates);
@@ -105,7 +106,7 @@ TEST_CASE("Under nohup a run goes on when its terminal's session ends") {
 TEST_CASE("Output that nobody reads any more is a stop that saves the run") {
   const TempDirectory scratch;
   RunProcess({"/bin/sh", "-c",
-              fmt::format("{{ {}; echo $? > {}; }} 2>&1 | head -n 1", Train(scratch, 1000000000),
+              fmt::format("{{ {}; echo $? > '{}'; }} 2>&1 | head -n 1", Train(scratch, 1000000000),
                           scratch / "code")});
   CHECK_EQ(ReadTextFile(scratch / "code"), "75\n");
   CHECK_EQ(Status(scratch), "interrupted");
@@ -114,7 +115,7 @@ TEST_CASE("Output that nobody reads any more is a stop that saves the run") {
 TEST_CASE("Where output is no stop a run goes on when nobody reads it any more") {
   const TempDirectory scratch;
   RunProcess({"/bin/sh", "-c",
-              fmt::format("{{ LOPT_OUTPUT_IS_NO_STOP=1 {}; echo $? > {}; }} 2>&1 | head -n 1",
+              fmt::format("{{ LOPT_OUTPUT_IS_NO_STOP=1 {}; echo $? > '{}'; }} 2>&1 | head -n 1",
                           Train(scratch, 500), scratch / "code")});
   CHECK_EQ(ReadTextFile(scratch / "code"), "0\n");
   CHECK_EQ(Status(scratch), "finished");

@@ -15,12 +15,15 @@
 #include <vector>
 
 #include "lopt/base/file.h"
+#include "lopt/base/utf8.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
+#include "lopt/tools/shell.h"
 #include "tests/csv_digits.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -29,10 +32,6 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 constexpr int kToBeContinued = 75;
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 using OnOutput = std::function<void(pid_t, const std::string&)>;
 
@@ -319,8 +318,8 @@ TEST_CASE("Under nohup a sweep goes on") {
   bool sent = false;
   const FinishedProcess finished =
       RunProcess({"/bin/sh", "-c",
-                  "trap '' HUP; exec '" + BuildPath("lopt") + "' sweep " + list + " --out " +
-                      (scratch / "out")},
+                  "trap '' HUP; exec '" + BuildPath("lopt") + "' sweep " + ShellQuoted(list) +
+                      " --out " + ShellQuoted(scratch / "out")},
                  [&](pid_t process, const std::string& output) {
                    if (sent || !Has(output, "meta-train\n")) return;
                    sent = true;
@@ -374,6 +373,55 @@ TEST_CASE("--table writes the table of what is finished, and runs nothing") {
   CHECK(finished.output == ReadTextFile(out + "/table.md"));
   CHECK(ReadTextFile(out + "/table.csv") == ReadTextFile(Undisturbed() + "/table.csv"));
   CHECK_FALSE(fs::exists(out + "/runs/base/seed-2"));
+}
+
+// Replaces the results of all evaluations of a sweep by those that `change` leaves of them.
+void ChangeResults(const std::string& out,
+                   const std::function<void(std::vector<RunResult>*)>& change) {
+  for (const auto& entry : fs::recursive_directory_iterator(out)) {
+    if (entry.path().filename() != "results.jsonl") continue;
+    std::vector<RunResult> runs = ReadResults(entry.path()).runs;
+    change(&runs);
+    std::string lines;
+    for (const RunResult& run : runs) lines += ResultLine(run) + "\n";
+    WriteTextFile(entry.path(), lines);
+  }
+}
+
+TEST_CASE("A table has no fraction of a negative loss, and no name drives it") {
+  const TempDirectory scratch;
+  const std::string list = WriteList(scratch / "list.json");
+  const std::string out = scratch / "out";
+  fs::copy(Undisturbed(), out, fs::copy_options::recursive);
+  ChangeResults(out, [](std::vector<RunResult>* runs) {
+    for (RunResult& run : *runs) {
+      if (run.task != "quadratic") continue;
+      run.task = "a|b\n\x1b[2J";
+      run.test_loss = {-1};
+    }
+  });
+  const FinishedProcess finished = Sweep(list, {"--out", out, "--table"});
+  CHECK_EQ(finished.errors, "");
+  REQUIRE_EQ(finished.exit_code, 0);
+  CHECK(HasPlainLines(finished.output));
+  CHECK(Has(finished.output, "\n| a\\|b  \\[2J | -1 ("));
+  CHECK(Has(ReadTextFile(out + "/table.csv"), ",-1.0,\n"));
+  CHECK_FALSE(Has(ReadTextFile(out + "/table.csv"), ",-1.0,1.0\n"));
+}
+
+TEST_CASE("A table has a best baseline where two are tuned, as an evaluation has") {
+  const TempDirectory scratch;
+  const std::string list = WriteList(scratch / "list.json");
+  const std::string out = scratch / "out";
+  fs::copy(Undisturbed(), out, fs::copy_options::recursive);
+  const Words words = {"--out", out, "--table"};
+  CHECK(Has(Sweep(list, words).output, "| task | best baseline |"));
+  ChangeResults(out, [](std::vector<RunResult>* runs) {
+    std::erase_if(*runs, [](const RunResult& run) { return run.optimizer == "SGDM"; });
+  });
+  const std::string alone = Sweep(list, words).output;
+  CHECK(Has(alone, "4 of 4 runs are finished"));
+  CHECK(Has(alone, "| task | base |"));
 }
 
 TEST_CASE("A variant that fails is named, the others go on, and it may be put right") {

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "lopt/lopt/rules/learnable.h"
+#include "lopt/evaluation/baselines.h"
 #include "lopt/tasks/data/glyphs.h"
 #include "lopt/tasks/image/image_mlp.h"
+#include "tests/farthest.h"
 
 namespace lopt {
 namespace {
@@ -123,34 +124,30 @@ void CheckFollows(const Problem& problem, const LearnedOptimizer& optimizer,
   const Run ours = OurRun(problem, optimizer);
   const Run theirs = TorchRun(problem, make, cosine);
   double worst_loss = 0;
-  double worst_param = 0;
   for (size_t i = 0; i < kSteps; ++i) {
-    worst_loss = std::max(worst_loss, std::abs(double{ours.losses[i]} / theirs.losses[i] - 1));
-  }
-  REQUIRE_EQ(ours.params.size(), theirs.params.size());
-  for (size_t i = 0; i < ours.params.size(); ++i) {
-    worst_param = std::max(worst_param, std::abs(double{ours.params[i]} - theirs.params[i]));
+    worst_loss = Farther(worst_loss, std::abs(double{ours.losses[i]} / theirs.losses[i] - 1));
   }
   CHECK_LE(worst_loss, 1e-5);
-  CHECK_LE(worst_param, 1e-5);
+  CHECK_LE(Farthest(ours.params, theirs.params), 1e-5);
   // It was a training: the loss fell.
   CHECK_LT(ours.losses.back(), 0.9f * ours.losses.front());
 }
 
-RateSchedule Schedule(bool cosine) {
-  return cosine ? RateSchedule::kCosine : RateSchedule::kConstant;
+// A baseline as an evaluation makes it, with these values of what it tunes.
+std::shared_ptr<const LearnedOptimizer> TunedBaseline(const std::string& name, bool cosine,
+                                                      const std::vector<double>& values) {
+  return BaselinesNamed(name + (cosine ? "-cosine" : "")).front().Make(values);
 }
 
-// Torch's defaults, which the project's baselines share unless the test says otherwise: betas 0.9
+// Torch's defaults, which the baselines share unless the test says otherwise: betas 0.9
 // and 0.999, eps 1e-8 outside the root and nothing under it, no AMSGrad; weight decay 0 in Adam and
 // 0.01 in AdamW; no momentum in SGD, and where there is one no dampening and no Nesterov.
 
-TEST_CASE("Adam without epsilon_root follows torch::optim::Adam for 100 steps") {
+TEST_CASE("The baseline Adam follows torch::optim::Adam for 100 steps") {
   const Problem problem;
   for (const bool cosine : {false, true}) {
     CheckFollows(
-        problem,
-        LearnableAdam({.learning_rate = 3e-3, .epsilon_root = 0, .schedule = Schedule(cosine)}),
+        problem, *TunedBaseline("Adam", cosine, {3e-3}),
         [](const std::vector<torch::Tensor>& params) {
           return std::make_unique<torch::optim::Adam>(params, torch::optim::AdamOptions(3e-3));
         },
@@ -158,30 +155,27 @@ TEST_CASE("Adam without epsilon_root follows torch::optim::Adam for 100 steps") 
   }
 }
 
-TEST_CASE("Adam with weight decay follows torch::optim::AdamW for 100 steps") {
-  const Problem problem;
-  for (const bool cosine : {false, true}) {
-    for (const double weight_decay : {0.01, 1.0}) {
-      CheckFollows(
-          problem,
-          LearnableAdam({.learning_rate = 3e-3,
-                         .epsilon_root = 0,
-                         .schedule = Schedule(cosine),
-                         .weight_decay = weight_decay}),
-          [&](const std::vector<torch::Tensor>& params) {
-            return std::make_unique<torch::optim::AdamW>(
-                params, torch::optim::AdamWOptions(3e-3).weight_decay(weight_decay));
-          },
-          cosine);
-    }
-  }
+MakeOptimizer AdamW(double weight_decay) {
+  return [=](const std::vector<torch::Tensor>& params) {
+    return std::make_unique<torch::optim::AdamW>(
+        params, torch::optim::AdamWOptions(3e-3).weight_decay(weight_decay));
+  };
 }
 
-TEST_CASE("SGD follows torch::optim::SGD for 100 steps") {
+TEST_CASE("The baselines AdamW follow torch::optim::AdamW for 100 steps") {
+  const Problem problem;
+  for (const bool cosine : {false, true}) {
+    CheckFollows(problem, *TunedBaseline("AdamW", cosine, {3e-3}), AdamW(0.01), cosine);
+  }
+  const auto with_decay = BaselinesNamed("AdamW-cosine-decay").front().Make(std::vector{3e-3, 1.0});
+  CheckFollows(problem, *with_decay, AdamW(1), true);
+}
+
+TEST_CASE("The baseline SGD follows torch::optim::SGD for 100 steps") {
   const Problem problem;
   for (const bool cosine : {false, true}) {
     CheckFollows(
-        problem, LearnableSGD({.learning_rate = 0.3, .schedule = Schedule(cosine)}),
+        problem, *TunedBaseline("SGD", cosine, {0.3}),
         [](const std::vector<torch::Tensor>& params) {
           return std::make_unique<torch::optim::SGD>(params, torch::optim::SGDOptions(0.3));
         },
@@ -189,12 +183,11 @@ TEST_CASE("SGD follows torch::optim::SGD for 100 steps") {
   }
 }
 
-TEST_CASE("SGDM follows torch::optim::SGD with momentum for 100 steps") {
+TEST_CASE("The baseline SGDM follows torch::optim::SGD with momentum for 100 steps") {
   const Problem problem;
   for (const bool cosine : {false, true}) {
     CheckFollows(
-        problem,
-        LearnableSGDM({.learning_rate = 0.05, .momentum = 0.9, .schedule = Schedule(cosine)}),
+        problem, *TunedBaseline("SGDM", cosine, {0.05}),
         [](const std::vector<torch::Tensor>& params) {
           return std::make_unique<torch::optim::SGD>(params,
                                                      torch::optim::SGDOptions(0.05).momentum(0.9));

@@ -26,6 +26,7 @@
 #include "lopt/torch/image_tensors.h"
 #include "lopt/torch/registry.h"
 #include "tests/error_of.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/reference/image_conv_reference.h"
@@ -196,15 +197,6 @@ Evaluated EvaluateOne(const TaskFamily& task, std::span<const float> params, Key
   return results;
 }
 
-double MaxDistance(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
-  }
-  return worst;
-}
-
 void AddNoise(Key key, float scale, std::vector<float>* values) {
   std::vector<float> noise(values->size());
   Normal(key, noise);
@@ -251,7 +243,7 @@ TEST_CASE("The torch image conv net is the native one: params, losses, gradients
     const Evaluated wanted = EvaluateOne(native, params, KeyFromSeed(3));
     CHECK_LE(std::abs(got.losses[0] - wanted.losses[0]), 1e-5 * wanted.losses[0]);
     CHECK_EQ(got.aux[0], wanted.aux[0]);
-    CHECK_LE(MaxDistance(got.gradients, wanted.gradients), 1e-5);
+    CHECK_LE(Farthest(got.gradients, wanted.gradients), 1e-5);
   }
 }
 
@@ -280,9 +272,9 @@ TEST_CASE("The torch image MLP has the norms of the native one, and their runnin
       for (const Split split : {Split::kTrain, Split::kOuterValid}) {
         const Evaluated got = EvaluateOne(*task, params, KeyFromSeed(4), split, state);
         const Evaluated wanted = EvaluateOne(native, params, KeyFromSeed(4), split, state);
-        CHECK_LE(MaxDistance(got.losses, wanted.losses), 1e-5);
-        CHECK_LE(MaxDistance(got.gradients, wanted.gradients), 1e-5);
-        CHECK_LE(MaxDistance(got.model_state, wanted.model_state), 1e-6);
+        CHECK_LE(Farthest(got.losses, wanted.losses), 1e-5);
+        CHECK_LE(Farthest(got.gradients, wanted.gradients), 1e-5);
+        CHECK_LE(Farthest(got.model_state, wanted.model_state), 1e-6);
         CHECK((got.model_state == state) == (split != Split::kTrain || norm == Norm::kLayer));
       }
     }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -32,6 +33,7 @@
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 #include "tests/torch_order.h"
 
 namespace lopt::torch_optim {
@@ -656,6 +658,30 @@ TEST_CASE("A training unlike all that the optimizer was trained on is warned of 
   CHECK(warnings(31, Options().num_steps(4)).empty());
 }
 
+TEST_CASE("Weight decay that takes more than 0.1 % of a tensor in a step is warned of once") {
+  const auto warnings = [](double factor) {
+    // The root mean square of the first step, without weight decay, says how much of it a weight
+    // decay takes.
+    const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
+    const auto step = [&](const Tensors& params, const Options& options) {
+      LearnedOptimizer optimizer(params, Theta(), options);
+      return Errors([&] { Train(&optimizer, params, 0, 3); });
+    };
+    torch::Tensor moved = start.clone();
+    LearnedOptimizer first(Tensors{moved}, Theta());
+    moved.mutable_grad() = Gradient(moved, 0, 0);
+    first.step();
+    const double size = (moved - start).square().mean().sqrt().item<double>();
+    const double weight_decay = factor * 1e-3 / (size / 0.2);
+    return step({start.clone(), start.clone()}, Options().weight_decay(weight_decay));
+  };
+  const std::string errors = warnings(2);
+  CHECK(Count(errors, "LearnedOptimizer: parameter 0 of group 0, shape [8, 5], loses ") == 1);
+  CHECK(Count(errors, " % in a step by weight_decay ") == 1);
+  CHECK(Count(errors, "; that is more than 0.1 %, which few trainings bear") == 1);
+  CHECK(warnings(0.2).empty());
+}
+
 TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its own") {
   const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
   Tensors params;
@@ -982,6 +1008,47 @@ TEST_CASE("An optimizer that couples tensors, or a wrong theta, is an error") {
         "LearnedOptimizer: theta has 7 numbers, a MLPLOpt needs 1762");
 }
 
+// Gradient descent that cannot begin at 13.
+class Superstitious : public lopt::LearnedOptimizer {
+ public:
+  Superstitious() : lopt::LearnedOptimizer(Layout({{"lr", {1}}})) {}
+
+ private:
+  struct Rule : UpdateRule {
+    explicit Rule(const Layout& params) : UpdateRule(params, params) {}
+    void DoInitState(const StepInfo&, std::span<const float> params,
+                     std::span<float> state) const override {
+      Require(params[0] != 13, "Superstitious: 13");
+      std::ranges::fill(state, 0.0F);
+    }
+    void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+                  std::span<float>, Workspace&) const override {
+      for (size_t i = 0; i < params.size(); ++i) params[i] -= 0.5F * gradient[i];
+    }
+  };
+  void DoInitTheta(Key, std::span<float> theta) const override { theta[0] = 0; }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<Rule>(params);
+  }
+};
+
+TEST_CASE("A first step that fails leaves no state that a later one would read") {
+  OptimizerRegistry().Add<NormedDescentOptions>(
+      "Superstitious", "For this test.",
+      [](const NormedDescentOptions&) { return std::make_shared<Superstitious>(); });
+  torch::Tensor param = torch::full({2}, 13.0F);
+  LearnedOptimizer optimizer({param}, Theta(R"({"type": "Superstitious"})"));
+  param.mutable_grad() = torch::ones({2});
+  for (int i = 0; i < 2; ++i) {
+    CHECK(ErrorOf([&] { optimizer.step(); }) == "Superstitious: 13");
+    CHECK(optimizer.state().empty());
+  }
+  param.fill_(1);
+  optimizer.step();
+  CHECK(SameBits(param, torch::full({2}, 0.5F)));
+  CHECK(optimizer.state().size() == 1);
+}
+
 constexpr const char* kCosine =
     R"({"type": "LearnableAdam", "learning_rate": 0.1, "schedule": "cosine"})";
 
@@ -1022,12 +1089,16 @@ TEST_CASE("A tensor that its step would make not finite is left and counted") {
   params[0].mutable_grad() = torch::full({2}, 1e-30);
   params[1].mutable_grad() = torch::full({3, 2}, 1e20);
   params[2].mutable_grad() = torch::full({2}, 1e20, torch::kFloat64);
-  optimizer.step();
-  CHECK(optimizer.skipped() == 2);
+  const std::string errors = Errors([&] {
+    optimizer.step();
+    optimizer.step();
+  });
+  CHECK(Count(errors, " would not be finite after its step, so it is left as it is; ") == 1);
+  CHECK(optimizer.skipped() == 4);
   CHECK_FALSE(SameBits(params[0], before[0]));
   CHECK(SameBits(params[1], before[1]));
   CHECK(SameBits(params[2], before[2]));
-  CHECK(StepsOf(optimizer, 1) == 1);
+  CHECK(StepsOf(optimizer, 1) == 2);
 }
 
 TEST_CASE("A rule with a schedule without num_steps, or beyond it, is an error") {

@@ -27,6 +27,7 @@
 #include "lopt/torch/torch_script_file.h"
 #include "lopt/torch/torch_task.h"
 #include "tests/celo2_golden.h"
+#include "tests/farthest.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/paths.h"
@@ -114,7 +115,7 @@ TEST_CASE("An exported script follows the golden steps of every optimizer") {
       double worst = 0;
       for (int64_t step = 0; step < gradients.size(0); ++step) {
         scripted.Update(InTorchOrder(gradients[step]));
-        worst = std::max(worst, Difference(scripted.param, InTorchOrder(wanted[step])));
+        worst = Farther(worst, Difference(scripted.param, InTorchOrder(wanted[step])));
       }
       CHECK(worst <= 1e-6);
     }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/torch/registry.h"
+#include "tests/farthest.h"
 #include "tests/torch_example_tasks.h"
 
 namespace lopt {
@@ -66,8 +68,8 @@ void CheckClose(const std::vector<float>& got, const std::vector<float>& wanted)
   REQUIRE_EQ(got.size(), wanted.size());
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    worst = std::max(worst, std::abs(double{got[i]} - double{wanted[i]}) /
-                                std::max(1.0, std::abs(double{wanted[i]})));
+    worst = Farther(worst, std::abs(double{got[i]} - double{wanted[i]}) /
+                               std::max(1.0, std::abs(double{wanted[i]})));
   }
   CHECK_LE(worst, 1e-5);
 }
@@ -311,6 +313,51 @@ TEST_CASE("A model state is started by init, updated by the train split and used
                  doctest::Approx(split == Split::kTrain ? 0.75 * old + 0.25 * batch_mean[i] : old));
       }
     }
+  }
+}
+
+TEST_CASE("A model state that the loss leaves as it is has the derivatives of differences") {
+  const TorchTaskFamily task(
+      [](Key, const torch::Tensor&) -> TorchStart {
+        return {{{"w", torch::ones({2})}}, {{"scale", torch::ones({2})}}};
+      },
+      [](const TorchEvaluation& e) -> TorchLoss {
+        return (e.params[0] * e.model_state[0] - 1).square().sum(1);
+      });
+  const std::vector<float> params = {0.5F, 2};
+  const std::vector<float> state = {3, -1};
+  const std::vector<float> factors = {7, 11};
+  const std::vector<Key> keys = {KeyFromSeed(0)};
+  Workspace scratch;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    CAPTURE(static_cast<int>(split));
+    // The loss plus the new model state times the factors.
+    const auto outer = [&](std::vector<float> now) {
+      std::vector<float> losses(1);
+      task.Evaluate({.rows = 1,
+                     .params = params,
+                     .model_state = now,
+                     .split = split,
+                     .keys = keys,
+                     .losses = losses},
+                    scratch);
+      return losses[0] + factors[0] * now[0] + factors[1] * now[1];
+    };
+    std::vector<float> d_params(2);
+    std::vector<float> d_state(2);
+    std::vector<float> here = state;
+    task.Differentiate(
+        {.rows = 1, .params = params, .model_state = here, .split = split, .keys = keys},
+        {.loss = 1, .model_state = factors}, d_params, d_state, scratch);
+    for (size_t i = 0; i < state.size(); ++i) {
+      constexpr float kStep = 0.125F;  // exact: the loss is quadratic, its numbers short
+      std::vector<float> above = state;
+      std::vector<float> below = state;
+      above[i] += kStep;
+      below[i] -= kStep;
+      CHECK_EQ(d_state[i], doctest::Approx((outer(above) - outer(below)) / (2 * kStep)));
+    }
+    CHECK_EQ(d_params[0], doctest::Approx(2 * (0.5 * 3 - 1) * 3));
   }
 }
 

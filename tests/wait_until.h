@@ -10,19 +10,21 @@
 #include <thread>
 
 #include "lopt/base/error.h"
+#include "tests/patience.h"
 
 namespace lopt {
 
-// Looks at `done` until it is true, but not for longer than a minute. `hopeless`, where given, says
-// why it cannot become true any more, which is an error at once; nothing while it can.
+// Looks at `done` until it is true, but not for longer than Patience() minutes. `hopeless`, where
+// given, says why it cannot become true any more, which is an error at once; nothing while it can.
 inline void WaitUntil(const std::string& what, const std::function<bool()>& done,
                       const std::function<std::string()>& hopeless = {}) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(Patience());
   while (true) {
     const std::string why = hopeless ? hopeless() : "";  // first: what came before it counts
     if (done()) return;
     Require(why.empty(), "waited until {}, but {}", what, why);
-    Require(std::chrono::steady_clock::now() < end, "waited for a minute until {}", what);
+    Require(std::chrono::steady_clock::now() < end, "waited until {}, for {} min", what,
+            Patience());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

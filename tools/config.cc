@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/describe_fields.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
 #include "lopt/base/print.h"
 #include "lopt/base/type_table.h"
 #include "lopt/base/wrapped.h"
@@ -17,7 +21,9 @@
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
+#include "lopt/learner/train/batches.h"
 #include "lopt/learner/train/train_config.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/job_command.h"
@@ -141,16 +147,44 @@ struct ShownConfig {
   Explanation by;
 };
 
+// Throws Error as a run does that steps params by the optimizer.
+void CheckSteps(const Config& config) {
+  const auto optimizer = OptimizerRegistry().Make(config);
+  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+  optimizer->Bind(Layout({{"w", {2, 3}}, {"b", {3}}}), AsSpan(theta));
+}
+
+// The examples of a batch, where an option of the task says them. The task itself is not made: its
+// data may be elsewhere. A wrapper may change the batches of the task inside it.
+std::optional<int64_t> BatchSizeOf(const OrderedJson& task) {
+  const auto size = task.find("batch_size");
+  if (size == task.end() || !size->is_number_integer()) return std::nullopt;
+  return size->get<int64_t>();
+}
+
+void CheckTraining(const TrainConfig& config, const OrderedJson& resolved) {
+  const OrderedJson& optimizer = resolved.at("optimizer");
+  if (const auto initial = optimizer.find("learned_optimizer"); initial != optimizer.end()) {
+    CheckSteps(Config::FromJson(*initial));
+  }
+  if (const auto batch_size = BatchSizeOf(resolved.at("task"))) {
+    CheckShares(*batch_size, config.workers);
+  }
+}
+
 ShownConfig ResolvedFor(const std::string& command, const Config& config) {
   if (command == "meta-train") {
     const auto read = ReadOptions<MetaTrainConfig>(config);
     CheckConfig(read);
+    CheckSteps(read.learned_optimizer);
     return {WriteOptions("", Resolved(read)),
             {[](FieldVisitor& v) { MetaTrainConfig().Visit(v); }}};
   }
   if (command == "train") {
-    return {WriteOptions("", ReadOptions<TrainConfig>(config)),
-            {[](FieldVisitor& v) { TrainConfig().Visit(v); }}};
+    const auto read = ReadOptions<TrainConfig>(config);
+    Config resolved = WriteOptions("", read);
+    CheckTraining(read, resolved.json());
+    return {std::move(resolved), {[](FieldVisitor& v) { TrainConfig().Visit(v); }}};
   }
   return {WriteEvaluationConfig(ReadEvaluationConfig(config)),
           {[](FieldVisitor& v) { EvaluationConfig().Visit(v); },

@@ -210,6 +210,17 @@ std::vector<NamedLearnedOptimizer> ReadAllLearned(const po::variables_map& value
   return learned;
 }
 
+// RunReplay of the replay in a file.
+TrainingCurve TrainingOf(const std::string& path, const Replay& replay, const TaskFamily& task,
+                         const UpdateRule& rule) {
+  Workspace scratch;
+  try {
+    return RunReplay(replay, task, rule, scratch);
+  } catch (const Error& error) {
+    Fail("{}: cannot be replayed: {}", path, error.what());
+  }
+}
+
 int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
   for (const char* option :
@@ -233,13 +244,15 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
   WarnBeyondHorizon(learned, {{named.name, replay.steps}});
-  const EvaluationDirectory directory(
-      source.out_dir,
-      values.contains("overwrite") ? ExistingEvaluation::kReplace : ExistingEvaluation::kRefuse,
-      EvaluationUse::kReplay);
-  Workspace scratch;
+  std::optional<EvaluationDirectory> directory;
+  const auto open = [&](ExistingEvaluation existing) {
+    directory.emplace(source.out_dir, existing, EvaluationUse::kReplay);
+  };
+  const bool replaces = values.contains("overwrite");
+  if (!replaces) open(ExistingEvaluation::kRefuse);
   const TrainingCurve curve =
-      RunReplay(replay, *task, *learned.optimizer->Bind(layout, AsSpan(learned.theta)), scratch);
+      TrainingOf(path, replay, *task, *learned.optimizer->Bind(layout, AsSpan(learned.theta)));
+  if (replaces) open(ExistingEvaluation::kReplace);  // what is there stays if the replay fails
 
   ArrayFile file;
   file.arrays.Set("loss", Array::Of<float>({replay.steps}, curve.train_loss));

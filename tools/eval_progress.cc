@@ -13,7 +13,7 @@ namespace {
 // What a terminal is too narrow for is left out: the rate, then the end of the stage.
 std::string EvaluationLine(const EvaluationProgress& progress, const ProgressLine& output) {
   std::string work = fmt::format("{}/{} {}: {}", progress.task_number, progress.tasks,
-                                 progress.task, progress.stage);
+                                 PlainText(progress.task), progress.stage);
   if (progress.done <= 0) return work;
   const std::string left = fmt::format(
       "  {} left", FormatDuration(std::max(0.0, progress.seconds * (1 / progress.done - 1))));

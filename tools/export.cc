@@ -17,6 +17,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/nearest_name.h"
 #include "lopt/base/npz.h"
+#include "lopt/base/record.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/lopt/registry.h"
@@ -73,10 +74,17 @@ void ExportNpz(const Export& what) {
   NamedArrays arrays =
       ArraysFromRow(optimizer->theta_layout(),
                     {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
-  const std::string config = theta_file.learned_optimizer.Dump(-1);
-  const std::vector<uint8_t> bytes(config.begin(), config.end());
-  arrays.Set("learned_optimizer",
-             Array::Of<uint8_t>({static_cast<int64_t>(bytes.size())}, std::span(bytes)));
+  const auto set_text = [&](const std::string& name, const std::string& text) {
+    const std::vector<uint8_t> bytes(text.begin(), text.end());
+    arrays.Set(name, Array::Of<uint8_t>({static_cast<int64_t>(bytes.size())}, std::span(bytes)));
+  };
+  set_text("learned_optimizer", theta_file.learned_optimizer.Dump(-1));
+  if (theta_file.trained_horizon > 0) {
+    set_text("trained_horizon", fmt::format("{}", theta_file.trained_horizon));
+  }
+  if (theta_file.trained_range.known()) {
+    set_text("trained_range", RecordText(theta_file.trained_range));
+  }
   WriteNpz(what.out, arrays);
 }
 
@@ -113,7 +121,8 @@ constexpr ExportFormat kExportFormats[] = {
      false, ExportC},
     {"npz",
      "the tensors of theta by name, for numpy.load, and learned_optimizer, the bytes of its type "
-     "and options in JSON.",
+     "and options in JSON; where they are known, trained_horizon and trained_range in the same "
+     "way.",
      false, ExportNpz},
     {"safetensors", "the theta file once more, with golden steps that are made on this machine.",
      false, ExportSafetensors},

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "lopt/base/environment.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/base/wrapped.h"
@@ -17,6 +17,7 @@
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/fit/fit_defaults.h"
+#include "lopt/tools/fit_progress.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
@@ -77,32 +78,6 @@ po::options_description FitOptionWords() {
   return options;
 }
 
-// Says how a fit goes, with a bar and the time left.
-class FitReporter {
- public:
-  FitReporter(std::FILE* stream, int columns) : output_(stream, columns) {}
-
-  void Step(const FitProgress& progress) {
-    const double seconds = SecondsBetween(start_, SteadyClock::now());
-    if (progress.phase == phase_ && !output_.IsDue(seconds)) return;
-    phase_ = progress.phase;
-    constexpr int kBar = 20;
-    const int full = static_cast<int>(progress.done * kBar);
-    const std::string left = progress.seconds_left
-                                 ? fmt::format("  {} left", FormatDuration(*progress.seconds_left))
-                                 : "";
-    output_.Print(fmt::format("{:<26}  [{}{}] {:>3.0f} %{}", phase_, std::string(full, '='),
-                              std::string(kBar - full, ' '), 100 * progress.done, left),
-                  seconds);
-  }
-  void Finish() { output_.End(); }
-
- private:
-  ProgressLine output_;
-  std::string phase_;
-  const SteadyClock::time_point start_ = SteadyClock::now();
-};
-
 // What a fit is begun with.
 struct FitSource {
   FitRequest request;
@@ -148,8 +123,10 @@ void PrintFit(const FitResult& result, const std::string& out) {
   PrintOut("\nFitting took {}, with {} of meta-training. After {} steps, {}:\n\n",
            FormatDuration(record.FittingSeconds()), Counted(record.measured->updates, "update"),
            record.request.steps, Counted(record.request.seeds, "seed"));
-  const std::string table = FitTable(result.judged);
-  PrintOut("{}\n{}\n", table, Wrapped("", record.verdict));
+  const int terminal = TerminalColumns(stdout);
+  const size_t columns = terminal > 0 ? static_cast<size_t>(terminal) : kTerminalColumns;
+  const std::string table = FitTable(result.judged, columns);
+  PrintOut("{}\n{}\n", table, Wrapped("", record.verdict, std::min(columns, kTerminalColumns)));
   PrintOut("The weights are in {}/theta.safetensors\n", out);
 }
 
@@ -179,6 +156,10 @@ int FitCommand(const std::vector<std::string>& arguments) {
       .on_progress = [&](const FitProgress& progress) { reporter.Step(progress); }};
   const FitResult result = RunFit(source.request, source.start, options);
   reporter.Finish();
+  if (result.kept_other) {
+    PrintOut("Stopped before it replaced the fit in {}.\n", options.out_dir);
+    return kExitInterrupted;
+  }
   if (result.interrupted) {
     PrintOut("Stopped. The best weights so far are in {}/theta.safetensors. To go on:\n",
              options.out_dir);

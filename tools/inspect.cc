@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -22,6 +23,7 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/base/strict_json.h"
 #include "lopt/base/utf8.h"
+#include "lopt/learner/meta_train_config.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
@@ -64,6 +66,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kGolden = "golden/";
 
+// A name that a stranger may have written, whole.
+std::string ShownName(std::string_view name) { return PlainText(name, std::string::npos); }
+
 bool IsThetaFile(const ArrayFile& file) {
   return file.metadata.contains("learned_optimizer") && file.metadata.contains("format");
 }
@@ -97,7 +102,7 @@ Check CheckOf(const std::string& path) {
 void PrintCheck(const std::string& path) {
   const Check check = CheckOf(path);
   if (!check.error.empty()) {
-    PrintOut("  The golden steps cannot be repeated: {}\n", check.error);
+    PrintOut("  The golden steps cannot be repeated: {}\n", PlainLines(check.error));
     return;
   }
   if (check.readers.empty()) {
@@ -108,7 +113,7 @@ void PrintCheck(const std::string& path) {
   PrintOut("  {:<10}  {:>9}  {:>9}  {}\n", "reader", "deviation", "limit", "element");
   for (const GoldenDeviation& one : check.readers) {
     PrintOut("  {:<10}  {:>9.2g}  {:>9.2g}  {} at {}{}\n", one.reader, one.deviation, one.limit,
-             one.tensor, one.element, one.within ? "" : "  FAILED");
+             PlainText(one.tensor), one.element, one.within ? "" : "  FAILED");
   }
 }
 
@@ -151,12 +156,19 @@ Json FileJson(const std::string& path) {
   return json;
 }
 
-// The config of the run that made a file.
+// JSON that does not drive a terminal: with escapes, which mean the same to programs, where it is
+// no plain text.
+std::string PlainJson(const Json& json, std::string text) {
+  return HasPlainLines(text) ? std::move(text) : json.dump(2, ' ', /*ensure_ascii=*/true);
+}
+
+// The config of the run that made a file, as meta-train takes it.
 void PrintConfig(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
   const auto config = file.metadata.find("config");
   Require(config != file.metadata.end(), "{}: the file does not hold the config of a run", path);
-  PrintOut("{}\n", WrappedJson(Config::Parse(config->second, path).json(), 0, 0));
+  const Config today = InTodaysKeys(Config::Parse(config->second, path));
+  PrintOut("{}\n", PlainJson(today.json(), WrappedJson(today.json(), 0, 0)));
 }
 
 // The type that an object of a config names; "?" where it names none, or one that no type can have.
@@ -205,7 +217,7 @@ void PrintFile(const std::string& path) {
       ++golden;
       continue;
     }
-    width = std::max(width, name.size());
+    width = std::max(width, TextWidth(ShownName(name)));
     shape_width = std::max(shape_width, ToString(array.shape()).size());
     types.emplace(ToString(array.dtype()));
   }
@@ -214,15 +226,16 @@ void PrintFile(const std::string& path) {
   const auto type = [&](std::string_view text) {
     return type_column ? fmt::format("{:<5}  ", text) : "";
   };
-  PrintOut("{}: {} arrays{}\n", path, file.arrays.size(),
+  PrintOut("{}: {} arrays{}\n", ShownName(path), file.arrays.size(),
            types.size() == 1 ? " of " + *types.begin() : "");
   PrintOut("  {:<{}}  {}{:<{}} {:>10} {:>10} {:>10}\n", "name", width, type("dtype"), "shape",
            shape_width, "min", "max", "norm");
   for (const auto& [name, array] : file.arrays) {
     if (theta && name.starts_with(kGolden)) continue;
     const Figures figures = FiguresOf(array);
-    PrintOut("  {:<{}}  {}{:<{}}", name, width, type(ToString(array.dtype())),
-             ToString(array.shape()), shape_width);
+    const std::string shown = ShownName(name);
+    PrintOut("  {}{}  {}{:<{}}", shown, std::string(width - TextWidth(shown), ' '),
+             type(ToString(array.dtype())), ToString(array.shape()), shape_width);
     if (figures.not_finite == array.size()) {
       PrintOut(" {:>10} {:>10} {:>10}", "-", "-", "-");
     } else {
@@ -241,7 +254,8 @@ void PrintFile(const std::string& path) {
       PrintOut("  {}:{}\n", key, config);
       continue;
     }
-    PrintOut("  {} = {}\n", key, value.is_string() ? text : WrappedJson(value, 2, key.size() + 5));
+    PrintOut("  {} = {}\n", ShownName(key),
+             PlainLines(value.is_string() ? text : WrappedJson(value, 2, key.size() + 5)));
   }
   if (theta) PrintCheck(path);
 }
@@ -266,7 +280,7 @@ Found FilesIn(const std::string& path) {
 void PrintDirectory(const std::string& path) {
   const Found found = FilesIn(path);
   for (const std::string& file : found.text_files) {
-    PrintOut("{}:\n{}\n", file, ReadTextFile(file));
+    PrintOut("{}:\n{}\n", ShownName(file), PlainLines(ReadTextFile(file)));
   }
   for (const std::string& file : found.array_files) PrintFile(file);
 }
@@ -311,7 +325,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
       PrintFile(path);
     }
   }
-  if (values->contains("json")) PrintOut("{}\n", json.dump(2));
+  if (values->contains("json")) PrintOut("{}\n", PlainJson(json, json.dump(2)));
   return kExitDone;
 }
 

@@ -128,19 +128,24 @@ std::vector<OptionGroup> MetaTrainOptions() {
           {"Other options", {}}};
 }
 
+// What stands before a number of the whole run, where this call made only its last updates.
+std::string InAll(const MetaTrainResult& result) {
+  return result.updates < result.learner.outer_step ? "in all " : "";
+}
+
 void PrintSummary(const MetaTrainResult& result) {
   PrintOut("{} in {} ({} updates/s)\n", Counted(result.updates, "update"),
            FormatDuration(result.seconds),
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
     const StepCounts& total = result.totals[e];
-    PrintOut("  {}: {} inner steps, {} episodes{}\n", result.estimator_names[e],
+    PrintOut("  {}: {}{} inner steps, {} episodes{}\n", result.estimator_names[e], InAll(result),
              FormatCount(static_cast<double>(total.inner_steps)),
              FormatCount(static_cast<double>(total.episodes_ended)),
              total.non_finite == 0 ? "" : fmt::format(", {} losses not finite", total.non_finite));
   }
   if (result.learner.skipped_updates > 0) {
-    PrintOut("  {} updates were skipped: their gradient was not finite\n",
+    PrintOut("  {}{} updates were skipped: their gradient was not finite\n", InAll(result),
              result.learner.skipped_updates);
   }
 }
@@ -158,7 +163,8 @@ void PrintLedger(const MetaTrainResult& result) {
   };
   const StepShares total = ledger.Total();
   if (total[Outcome::kUsed] == total.Total()) return;
-  PrintOut("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
+  PrintOut("  of {}{} inner steps started:\n", InAll(result),
+           FormatCount(static_cast<double>(total.Total())));
   line("all", total);
   for (int64_t e = 0; e < ledger.estimators(); ++e) {
     line(result.estimator_names[static_cast<size_t>(e)], ledger.OfEstimator(e));
@@ -190,8 +196,7 @@ std::unique_ptr<ElasticTransport> ListenForWorkers(const NetworkOptions& network
                                                            .wait_for = listening.wait_for,
                                                            .wait_seconds = listening.wait_seconds,
                                                            .workers_stop = listening.workers_stop,
-                                                           .stop = options.stop,
-                                                           .stopped_exit_code = kExitInterrupted},
+                                                           .stop = options.stop},
                                             ListenGrpc(network.address, network.secrets.tls));
 }
 
@@ -276,7 +281,14 @@ int Train(const po::variables_map& values, Transport* transport,
     PrintOut("Workers join with the token in {}\n", network.secrets.token_file);
   }
   std::fflush(stdout);
-  const MetaTrainResult result = RunMetaTraining(config, options);
+  MetaTrainResult result;
+  try {
+    result = RunMetaTraining(config, options);
+  } catch (const StoppedAlone& stopped) {
+    progress.Finish();
+    PrintErr("lopt: {}\n", stopped.what());
+    return kExitInterrupted;
+  }
   progress.Finish();
   PrintSummary(result);
   PrintLedger(result);

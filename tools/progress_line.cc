@@ -51,6 +51,7 @@ bool ProgressLine::IsDue(double seconds) const {
 }
 
 void ProgressLine::Print(std::string line, double seconds) {
+  line = PlainText(line, std::string::npos);
   if (on_terminal()) {
     if (!Fits(line)) line = FirstColumns(line, Width() - 1);
     const size_t first = std::min(line.find("  "), line.size());

@@ -27,8 +27,8 @@ class ProgressLine {
   size_t Width() const { return static_cast<size_t>(columns_); }
   // Whether a line at this time since the start is not too soon after the last one.
   bool IsDue(double seconds) const;
-  // Cuts what does not fit. Where colours are wanted, what stands before the first two spaces is
-  // bold.
+  // As plain text, since strangers may have named what it says. Cuts what does not fit. Where
+  // colours are wanted, what stands before the first two spaces is bold.
   void Print(std::string line, double seconds);
   // Ends the line, if there was one.
   void End();

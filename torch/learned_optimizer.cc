@@ -349,7 +349,7 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
       !rules_->optimizer().needs_loss() || (loss.defined() && loss.numel() == 1),
       "LearnedOptimizer: a {} needs the loss of the batch: give step a closure that returns it; "
       "nothing was changed",
-      rules_->optimizer().config().Type());
+      rules_->config.Type());
 
   std::vector<Job> jobs;
   std::vector<std::span<const float>> gradients;
@@ -390,7 +390,7 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
           "LearnedOptimizer: a {} is told the loss {} at step {}, which is not finite in "
           "float32; nothing was changed. NonFinite::kSkip leaves all parameters as they are and "
           "goes on",
-          rules_->optimizer().config().Type(), loss_value,
+          rules_->config.Type(), loss_value,
           StepsOf(param_groups_[job.group].params()[job.index]) + 1);
     }
     rules_->skipped += std::ssize(jobs);
@@ -407,17 +407,23 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   }
   for (const int64_t n : std::views::reverse(not_finite)) jobs.erase(jobs.begin() + n);
   rules_->skipped += std::ssize(not_finite);
+  // Entries only once all new states are there, whatever throws before.
+  std::vector<std::pair<Job*, std::unique_ptr<State>>> fresh;
   for (Job& job : jobs) {
     job.Prepare();
-    auto& state = state_[job.key];
-    if (state == nullptr) {
-      auto fresh = std::make_unique<State>();
-      fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
-      job.rule->InitState({.num_steps = job.options->num_steps()}, Floats(job.values),
-                          Floats(fresh->state()));
-      state = std::move(fresh);
+    const auto found = state_.find(job.key);
+    if (found != state_.end()) {
+      job.state = static_cast<State*>(found->second.get());
+      continue;
     }
-    job.state = static_cast<State*>(state.get());
+    auto& [_, state] = fresh.emplace_back(&job, std::make_unique<State>());
+    state->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
+    job.rule->InitState({.num_steps = job.options->num_steps()}, Floats(job.values),
+                        Floats(state->state()));
+  }
+  for (auto& [job, state] : fresh) {
+    job->state = state.get();
+    state_.emplace(job->key, std::move(state));
   }
   std::vector<TensorUpdate> updates;
   for (const Job& job : jobs) updates.push_back(job.Update(static_cast<float>(loss_value)));

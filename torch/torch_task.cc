@@ -244,11 +244,10 @@ void TorchTaskFamily::Differentiate(const TaskEvaluation& at, const Outer& outer
               outer.aux ? aux_layout().entries().at(*outer.aux).name : "");
       add(judged, torch::full(lead, outer.loss));
     }
-    if (e.split == Split::kTrain) {
-      add_rows(model_state_layout(), loss.model_state, outer.model_state);
-    } else {
-      add_rows(model_state_layout(), evaluation.model_state, outer.model_state);
-    }
+    // Where the evaluation leaves the model state as it is, its derivative is the identity.
+    const bool is_new = e.split == Split::kTrain && !loss.model_state.empty();
+    add_rows(model_state_layout(), is_new ? loss.model_state : evaluation.model_state,
+             outer.model_state);
     if (!outer.gradient.empty()) {
       add_rows(params_layout(),
                torch::autograd::grad({loss.losses}, evaluation.params, {torch::ones(lead)},

@@ -52,7 +52,8 @@ struct TorchLoss {
   torch::Tensor aux;     // [n, A], or undefined where not wanted
   torch::Tensor logits;  // [n, E, K], of a family that has classes (TaskParts::classes)
   torch::Tensor labels;  // likewise, int64 [n, E]
-  std::vector<torch::Tensor> model_state;  // the new one, as given; read on Split::kTrain alone
+  // The new one, as given; read on Split::kTrain alone. Empty: it stays as it is.
+  std::vector<torch::Tensor> model_state;
 };
 
 // How a loss function sees the rows of an evaluation.

@@ -44,6 +44,18 @@ void CheckEpisodesEnd(const TruncationSchedule& schedule, Findings* findings) {
                    some_end ? "one" : "none");
 }
 
+void CheckBounds(const TruncationSchedule& schedule, Findings* findings) {
+  ForEachLength(schedule, [&](int64_t length, int64_t outer_step, Key) {
+    const int64_t longest = schedule.Longest(outer_step + 1);
+    findings->Expect(length <= longest, "at outer step {} an episode has length {}, Longest is {}",
+                     outer_step, length, longest);
+    const int64_t shortest = schedule.Shortest(outer_step + 1);
+    findings->Expect(length >= shortest,
+                     "at outer step {} an episode has length {}, Shortest is {}", outer_step,
+                     length, shortest);
+  });
+}
+
 }  // namespace
 
 const std::vector<Check<TruncationSchedule>>& ScheduleChecks() {
@@ -51,6 +63,8 @@ const std::vector<Check<TruncationSchedule>>& ScheduleChecks() {
       {"lengths", "Lengths are at least 1 and functions of key and outer step.", kScheduleHeader,
        CheckLengths},
       {"ends", "EpisodesEnd() says whether any episode ends.", kScheduleHeader, CheckEpisodesEnd},
+      {"bounds", "No episode is longer than Longest() or shorter than Shortest().", kScheduleHeader,
+       CheckBounds},
   };
   return checks;
 }

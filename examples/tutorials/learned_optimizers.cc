@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const float loss_fresh = TestLoss(*optimizer, lopt::AsSpan(fresh));
   const float loss_trained = TestLoss(*trained, lopt::AsSpan(file.theta));
   const float loss_adam = TestLoss(*adam, lopt::AsSpan(adam->InitTheta(lopt::KeyFromSeed(0))));
-  fmt::print("test loss: fresh theta {:.3f}, trained {:.3f}, Adam {:.3f}\n", loss_fresh,
+  fmt::print("test loss: fresh theta {:.2f}, trained {:.2f}, Adam {:.2f}\n", loss_fresh,
              loss_trained, loss_adam);
   return loss_trained < loss_adam && loss_adam < loss_fresh ? 0 : 1;
 }

@@ -7,15 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "lopt/base/error.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
-
-// A learner was told to stop while no worker was there to finish the update.
-class StoppedAlone : public Error {
- public:
-  using Error::Error;
-};
 
 struct ElasticOptions {
   // A rank sends its states after so many updates, so that another process can go on from there.
@@ -28,10 +22,9 @@ struct ElasticOptions {
   double wait_seconds = 0;
   // Whether a worker that is told to stop stops the job.
   bool workers_stop = false;
-  // Told to stop while nobody is there to finish the update, the process ends with this code, or
-  // the job with StoppedAlone where there is none. Null: it waits.
+  // Told to stop while nobody is there to finish the update, the job ends with StoppedAlone. Null:
+  // it waits.
   const std::atomic<bool>* stop = nullptr;
-  std::optional<int> stopped_exit_code = {};
   std::function<std::chrono::steady_clock::time_point()> now = [] {
     return std::chrono::steady_clock::now();
   };

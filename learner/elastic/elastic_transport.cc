@@ -465,12 +465,9 @@ void ElasticTransport::CheckWaiting(TimePoint now, double away) {
     waiting_since_ = now;
   }
   if (stopping_) {
-    const std::string lost =
+    throw StoppedAlone(
         "stopped while no worker is there to finish the update; what came after the last "
-        "checkpoint is lost";
-    if (!elastic_.stopped_exit_code) throw StoppedAlone(lost);
-    PrintErr("lopt: {}\n", lost);
-    Abort(*elastic_.stopped_exit_code);
+        "checkpoint is lost");
   }
   Require(longest == 0 || SecondsBetween(waiting_since_, now) < longest,
           "waited {:.0f} s for workers on {}: {} are there; the log names those that were refused "

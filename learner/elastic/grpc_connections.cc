@@ -7,9 +7,10 @@
 namespace lopt {
 namespace {
 
+// Once it is open its file is not looked for again: workers join again and again.
 const GrpcModule& OpenGrpcModule() {
-  const auto& module = *static_cast<const GrpcModule*>(
-      OpenModule(kGrpcModule, "a job whose processes talk over gRPC"));
+  static const auto& module =
+      *static_cast<const GrpcModule*>(OpenModule(kGrpcModule, "what talks over gRPC"));
   module.log_to(spdlog::default_logger());
   return module;
 }

@@ -28,6 +28,15 @@ std::string HomeDirectory() {
 
 }  // namespace
 
+void RequireSecret(const std::string& path, uint32_t owner, uint32_t mode, uint32_t user) {
+  const bool of_root = owner == 0;
+  Require(owner == user || of_root,
+          "{} is to be a secret, but it belongs to another user (number {})", path, owner);
+  Require((mode & (of_root ? 027U : 077U)) == 0,
+          "{} is to be a secret, but others may read or write it (mode {:o}); say: chmod {} {}",
+          path, mode, owner == user ? 600 : 640, path);
+}
+
 // The file that is checked is the one that is read, whoever moves names meanwhile.
 std::string ReadSecretFile(const std::string& path) {
   const OpenFile file(path, OpenFor::kRead, "cannot read");
@@ -36,12 +45,7 @@ std::string ReadSecretFile(const std::string& path) {
     Fail("cannot read {}: {}", path, SystemReason(errno));
   }
   Require(S_ISREG(status.st_mode), "{} is to be a secret, but it is no file", path);
-  const bool of_root = status.st_uid == 0 && ::geteuid() != 0;
-  Require(status.st_uid == ::geteuid() || of_root,
-          "{} is to be a secret, but it belongs to another user (number {})", path, status.st_uid);
-  Require((status.st_mode & (of_root ? 07U : 077U)) == 0,
-          "{} is to be a secret, but others may read or write it (mode {:o}); say: chmod 600 {}",
-          path, status.st_mode & 07777U, path);
+  RequireSecret(path, status.st_uid, status.st_mode & 07777U, ::geteuid());
   Require(status.st_size <= kMostSecretBytes, "{} is to be a secret, but it has {} bytes", path,
           status.st_size);
   return ReadTextFile(file, path);

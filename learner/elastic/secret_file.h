@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace lopt {
 
-// The text of a file that holds a secret. Throws Error if the file cannot be read, or if somebody
-// else can: it must belong to this user with mode 600 or less, or to root, who may share it with a
-// group (mode 640).
+// Throws Error if a file of this owner and mode is no secret of this user: it must belong to the
+// user, with mode 600 or less, or to root, who may share it with a group that reads it (mode 640).
+void RequireSecret(const std::string& path, uint32_t owner, uint32_t mode, uint32_t user);
+
+// The text of a file that holds a secret. Throws Error if the file cannot be read, or if it is no
+// secret of this user.
 std::string ReadSecretFile(const std::string& path);
 
 // Where learners and workers of this user find their token unless another file is named:

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "lopt/base/environment.h"
@@ -129,6 +130,8 @@ class Visit {
   void Welcomed(Welcome welcome) {
     Require(!welcome_, "the learner welcomes this process twice");
     welcome_ = std::move(welcome);
+    // What it sends, such as the states of a worker, has the length that its config gives it.
+    connection_->Trust(1, std::numeric_limits<size_t>::max());
     making_.Post([this] { Make(); }, [this] { Equip(); });
   }
 
@@ -178,6 +181,13 @@ class Visit {
     }
   }
 
+  // So long the other side may be silent. What has said nothing yet may be no learner, or one that
+  // still reads its data.
+  double TimeoutSeconds() const {
+    return welcome_ ? welcome_->timeout_seconds
+                    : std::max(options_.patience_seconds, kStrangerSeconds);
+  }
+
   void Tend() {
     if (options_.stop != nullptr && *options_.stop && !stop_seen_) {
       stop_seen_ = true;
@@ -187,17 +197,14 @@ class Visit {
       }
       Send({.type = FrameType::kAskStop});
     }
-    if (!welcome_) {
-      return;
-    }
     // A long frame on a slow link: the learner is there, and this process gets on.
     if (const int64_t arrived = connection_->Arrived(1);
         std::exchange(arrived_, arrived) != arrived) {
       heard_ = Clock::now();
       NoteProgress();
     }
-    const double timeout = welcome_->timeout_seconds;
-    if (SecondsSince(pulsed_) >= PulseSeconds(timeout)) {
+    const double timeout = TimeoutSeconds();
+    if (welcome_ && SecondsSince(pulsed_) >= PulseSeconds(timeout)) {
       pulsed_ = Clock::now();
       Send({.type = FrameType::kPulse, .body = MakeBody(ToWire(ProgressNoted()))});
     }
@@ -207,7 +214,8 @@ class Visit {
         heard_ = Clock::now();
       }
       if (SecondsSince(heard_) > timeout) {
-        why_ = fmt::format("it has been silent for {:.1f} s", SecondsSince(heard_));
+        why_ = welcome_ ? fmt::format("it has been silent for {:.1f} s", SecondsSince(heard_))
+                        : "it says nothing";
         over_ = true;
       }
     }

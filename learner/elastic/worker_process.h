@@ -24,9 +24,11 @@ struct ElasticWorkerOptions {
   // learner.
   bool one_job = false;
   // It looks for a learner for so long, at first and whenever one has gone: one that was
-  // interrupted or has failed may come back.
+  // interrupted or has failed may come back. A connection on which nothing is said ends after this
+  // time, or 10 s if that is longer.
   double patience_seconds = 60;
-  // Something else ends this process where the learner has gone: its silence means nothing.
+  // Something else ends this process where the learner has gone: its silence means nothing, before
+  // its first word neither.
   bool learner_is_watched = false;
 };
 

@@ -69,6 +69,11 @@ MetaTrainResult LearnerRole::Run() {
   try {
     Begin();
     return Loop();
+  } catch (const StoppedAlone&) {
+    if (writer_) {
+      writer_->Stop();
+    }
+    throw;
   } catch (const std::exception& error) {
     if (writer_) {
       writer_->Fail(error.what(), state_.learner.outer_step);

@@ -166,7 +166,8 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
   metrics_.emplace(Writable(directory_).path());
   if (!checkpoint) WriteGraphs();
   if (config_.eval_every > 0) {
-    best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
+    best_.emplace(Writable(directory_).path(),
+                  HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
   }
   throughput_.emplace(directory_.path(), step, logs.seconds);
   // Checkpoints count on the logs, whose names are new.
@@ -317,9 +318,13 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
   return path;
 }
 
-void RunWriter::Fail(const std::string& error, int64_t updates) {
+void RunWriter::Fail(const std::string& error, int64_t updates) { End("failed", updates, error); }
+
+void RunWriter::Stop() { End("interrupted", std::max<int64_t>(saved_step_, 0)); }
+
+void RunWriter::End(const std::string& status, int64_t updates,
+                    const std::optional<std::string>& error) {
   if (!journal_) return;  // the directory was not opened; it may hold another's run
-  // The cause matters more than a manifest that cannot be written.
   try {
     lock_->RequireHeld();
     if (saving_) {
@@ -327,9 +332,14 @@ void RunWriter::Fail(const std::string& error, int64_t updates) {
       background_->Settle();
       store_.Discard(saving_->learner.outer_step);
     }
-    WriteManifest("failed", updates, error);
+    WriteManifest(status, updates, error);
   } catch (const Error& second) {
     if (metrics_) metrics_->Drop();
+    if (lock_->Lost()) {
+      if (error) spdlog::error("{}", *error);
+      lock_->RequireHeld();
+    }
+    // The cause matters more than a manifest that cannot be written.
     spdlog::error("{}", second.what());
   }
 }

@@ -78,8 +78,11 @@ class RunWriter {
 
   // The last files of a run, theta's if it is not interrupted; returns that one's path.
   std::string Finish(const LearnerState& learner, bool interrupted);
-  // Notes in the manifest why the run has failed; if that fails too, it is logged.
+  // Notes in the manifest why the run has failed; if that fails too, it is logged. Throws Error if
+  // another process has taken the directory over, of which what has failed may be a consequence.
   void Fail(const std::string& error, int64_t updates);
+  // The same for a run that was interrupted and loses what came after its newest checkpoint.
+  void Stop();
 
  private:
   // A file or directory of the run, to write to it now: throws Error as RequireLock does.
@@ -104,6 +107,8 @@ class RunWriter {
   // steps come out otherwise: no training is lost to a check.
   void CheckTheta(const std::string& path) const;
   void ForgetOldWindows();
+  void End(const std::string& status, int64_t updates,
+           const std::optional<std::string>& error = {});
   void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedFile> saved);
 
   const Experiment& experiment_;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 namespace {
@@ -46,25 +48,50 @@ std::string BestPath(const std::string& directory, std::string_view file) {
   return fmt::format("{}/{}", directory, file);
 }
 
+void RemoveBest(const std::string& directory) {
+  RemoveMatching(directory,
+                 [](std::string_view name) { return name == kBestRecord || name == kBestFile; });
+}
+
+// What the directory holds. A process that dies after it has written the theta file and before the
+// record leaves a theta that nobody has noted, over the one that is noted: both are removed.
+std::optional<Best> ReadBest(const std::string& directory) {
+  const std::string record = BestPath(directory, kBestRecord);
+  const std::string file = BestPath(directory, kBestFile);
+  if (!Exists(record) && !Exists(file)) {
+    return std::nullopt;
+  }
+  // What cannot be read now may be good.
+  for (const std::string& path : {record, file}) {
+    if (Exists(path)) const OpenFile readable(path, OpenFor::kRead, "cannot read");
+  }
+  try {
+    Best best = ReadRecordFile<Best>(record);
+    const int64_t updates = ReadThetaFile(file).meta_steps;
+    Require(best.updates == updates, "{} tells of a theta of {} updates, {} is of {}", record,
+            best.updates, file, updates);
+    return best;
+  } catch (const Error& error) {
+    spdlog::warn("{}; both files are removed, and the best theta is chosen anew", error.what());
+    RemoveBest(directory);
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 BestTheta::BestTheta(const std::string& directory, HeldOutOptions judged_on)
     : directory_(directory), judged_on_(std::move(judged_on)) {
-  const std::string path = BestPath(directory_, kBestRecord);
-  if (!Exists(path)) {
+  const std::optional<Best> best = ReadBest(directory_);
+  if (!best) {
     return;
   }
-  try {
-    const Best best = ReadRecordFile<Best>(path);
-    if (best.JudgedOn(judged_on_)) {
-      loss_ = best.eval_loss;
-    } else {
-      spdlog::info(
-          "{}: eval_tasks, eval_steps or eval_seeds have changed, so the best theta is chosen anew",
-          path);
-    }
-  } catch (const Error& error) {
-    spdlog::warn("{}; the best theta is chosen anew", error.what());
+  if (best->JudgedOn(judged_on_)) {
+    loss_ = best->eval_loss;
+  } else {
+    spdlog::info(
+        "{}: eval_tasks, eval_steps or eval_seeds have changed, so the best theta is chosen anew",
+        BestPath(directory_, kBestRecord));
   }
 }
 
@@ -83,20 +110,13 @@ void BestTheta::Offer(int64_t updates, double loss,
 }
 
 void RemoveBestThetaAfter(const std::string& directory, int64_t updates) {
-  const std::string path = BestPath(directory, kBestRecord);
-  if (!Exists(path)) {
+  const std::optional<Best> best = ReadBest(directory);
+  if (!best || best->updates <= updates) {
     return;
   }
-  try {
-    if (ReadRecordFile<Best>(path).updates <= updates) {
-      return;
-    }
-  } catch (const Error&) {
-    return;  // is told where it is opened
-  }
-  RemoveMatching(directory,
-                 [](std::string_view name) { return name == kBestRecord || name == kBestFile; });
-  spdlog::info("{}: it was of later updates and is removed; the best theta is chosen anew", path);
+  RemoveBest(directory);
+  spdlog::info("{}: it was of later updates and is removed; the best theta is chosen anew",
+               BestPath(directory, kBestRecord));
 }
 
 }  // namespace lopt

@@ -15,7 +15,8 @@ namespace lopt {
 class BestTheta {
  public:
   // Goes on from what the directory holds. Where that was judged on something else than
-  // `judged_on`, or cannot be read, the comparison begins anew, with a line in the log.
+  // `judged_on`, the comparison begins anew, with a line in the log; where one of the two files
+  // cannot be read, is missing or is of another theta than the other, both are removed before.
   BestTheta(const std::string& directory, HeldOutOptions judged_on);
 
   // If `loss` is lower than the best, calls `write` with the path of the theta file and notes it. A
@@ -28,8 +29,8 @@ class BestTheta {
   double loss_ = std::numeric_limits<double>::infinity();
 };
 
-// Removes what a directory holds of a best theta that was made by more updates than that, with a
-// line in the log.
+// Removes what a directory holds of a best theta that was made by more updates than that, or whose
+// two files are not of one theta, with a line in the log.
 void RemoveBestThetaAfter(const std::string& directory, int64_t updates);
 
 }  // namespace lopt

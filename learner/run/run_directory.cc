@@ -1,7 +1,8 @@
 #include "lopt/learner/run/run_directory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -16,16 +17,26 @@
 namespace lopt {
 namespace {
 
-constexpr std::array<std::string_view, 10> kFiles = {
-    "manifest.json",     "config.json",        "metrics.jsonl",
-    "throughput.jsonl",  RunDirectory::kTheta, "theta_best.safetensors",
-    "best.json",         "windows.bin",        "status",
-    RunDirectory::kModel};
+constexpr std::string_view kManifest = "manifest.json";
 constexpr std::string_view kCheckpoints = "checkpoints";
+constexpr std::string_view kStatus = "status";
+constexpr std::string_view kJournal = "windows.bin";
+
+// Entries of a run. The checkpoints and the manifest, by which a run is known, are removed last.
+std::vector<std::string_view> EntriesOf(std::optional<RunKind> kind) {
+  std::vector<std::string_view> entries = {"config.json", "metrics.jsonl", "throughput.jsonl",
+                                           kStatus};
+  if (kind != RunKind::kTraining) {
+    entries.insert(entries.end(),
+                   {RunDirectory::kTheta, "theta_best.safetensors", "best.json", kJournal});
+  }
+  if (kind != RunKind::kMetaTraining) entries.emplace_back(RunDirectory::kModel);
+  entries.insert(entries.end(), {kCheckpoints, kManifest});
+  return entries;
+}
 
 constexpr std::string_view kMetaTrainingWords = "a meta-training run";
 constexpr std::string_view kTrainingWords = "a training run";
-constexpr std::string_view kEvaluationWords = "an evaluation";
 
 bool AnyCheckpointHas(const std::string& checkpoints, const char* file) {
   if (!IsDirectory(checkpoints)) return false;
@@ -42,12 +53,11 @@ std::string_view WordsOfContents(const RunDirectory& directory) {
   if (AnyCheckpointHas(checkpoints, kCheckpointLearner)) return kMetaTrainingWords;
   if (AnyCheckpointHas(checkpoints, kCheckpointState)) return kTrainingWords;
   if (Exists(directory.JournalPath())) return kMetaTrainingWords;
-  if (Exists(path + "/results.jsonl")) return kEvaluationWords;
+  if (HoldsRecord(directory.ManifestPath(), "lopt evaluation")) return "an evaluation";
   if (Exists(directory.ModelPath())) return kTrainingWords;
   if (Exists(path + "/fit.json")) return "a fit";
   if (Exists(path + "/search.pickle")) return "a search of lopt.cma_es";
   if (Exists(directory.ThetaPath())) return kMetaTrainingWords;
-  if (IsDirectory(path + "/thetas")) return kEvaluationWords;
   return "";
 }
 
@@ -57,15 +67,27 @@ bool RunDirectory::HoldsRun() const {
   return Exists(ManifestPath()) || Exists(path_ + "/config.json") || Exists(CheckpointPath());
 }
 
+bool RunDirectory::HoldsRunOfLopt() const {
+  return HoldsRecord(ManifestPath(), "lopt run") || Exists(JournalPath()) ||
+         AnyCheckpointHas(CheckpointPath(), kCheckpointLearner) ||
+         AnyCheckpointHas(CheckpointPath(), kCheckpointState);
+}
+
 void RunDirectory::RequireNoOther() const {
   if (!kind_) return;
   const std::string_view own = *kind_ == RunKind::kTraining ? kTrainingWords : kMetaTrainingWords;
   const std::string_view found = WordsOfContents(*this);
   Require(found.empty() || found == own, "{} holds {}; choose another directory", path_, found);
+  if (HoldsRunOfLopt()) return;
+  for (const std::string_view entry : EntriesOf(kind_)) {
+    // Launches of runs that never began leave a status.
+    Require(entry == kStatus || !Exists(fmt::format("{}/{}", path_, entry)),
+            "{} holds {}, which is of no run of lopt; choose another directory", path_, entry);
+  }
 }
 
 void RunDirectory::RequireNoRun() const {
-  if (HoldsRun()) RequireNoOther();
+  RequireNoOther();
   Require(!HoldsRun(),
           "{} holds a run already: resume it ({}), replace it ({}), or choose another directory",
           path_, FlagWords("resume"), FlagWords("overwrite"));
@@ -75,19 +97,23 @@ void RunDirectory::Create() const { MakeOutputDirectory(path_); }
 
 void RunDirectory::RemoveRun() const {
   RequireNoOther();
-  RemoveMatching(path_, [](std::string_view name) { return name == kCheckpoints; });
-  const std::vector<std::string> events = EventFiles(path_);
-  RemoveMatching(path_, [&](std::string_view name) {
-    return std::ranges::find(events, name) != events.end() ||
-           std::ranges::find(kFiles, name) != kFiles.end();
-  });
+  if (HoldsRunOfLopt()) {
+    const std::vector<std::string> events = EventFiles(path_);
+    RemoveMatching(path_, [&](std::string_view name) {
+      return std::ranges::find(events, name) != events.end();
+    });
+    for (const std::string_view entry : EntriesOf(kind_)) {
+      RemoveAll(fmt::format("{}/{}", path_, entry));
+    }
+  }
   RemoveUnfinished();
 }
 
 void RunDirectory::RemoveUnfinished() const {
-  RemoveMatching(path_, [](std::string_view name) {
-    return std::ranges::any_of(kFiles,
-                               [&](std::string_view file) { return IsUnfinished(name, file); });
+  const std::vector<std::string_view> entries = EntriesOf(kind_);
+  RemoveMatching(path_, [&](std::string_view name) {
+    return std::ranges::any_of(entries,
+                               [&](std::string_view entry) { return IsUnfinished(name, entry); });
   });
 }
 

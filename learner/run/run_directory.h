@@ -56,12 +56,15 @@ class RunDirectory {
   std::string ModelPath() const { return path_ + "/" + kModel; }
   std::string JournalPath() const { return path_ + "/windows.bin"; }
 
+  // Whether it holds files with the names of a run's, which may be another program's.
   bool HoldsRun() const;
-  // Throws Error if it holds a run of another kind than the one it is made for, or an evaluation.
-  // Files that both kinds have, as a run leaves them that died before its first checkpoint, tell
-  // nothing.
+  // Whether some of them are of no other program.
+  bool HoldsRunOfLopt() const;
+  // Throws Error if it holds what another command of lopt made, or a file that the run would
+  // replace and that is of no run of lopt. Files that both kinds have, as a run leaves them that
+  // died before its first checkpoint, tell no kind.
   void RequireNoOther() const;
-  // Throws Error, with the ways out, if it holds a run; as RequireNoOther does if it is another's.
+  // Throws Error as RequireNoOther does, and, with the ways out, if it holds a run.
   void RequireNoRun() const;
   // Makes the directory where there is none. Throws Error (path and reason) if that fails or if
   // nothing can be written in it.

@@ -75,11 +75,15 @@ int64_t BatchesOfEpoch(const ShardedEpochs& epochs, int64_t rows, int64_t worker
   return epochs.drop_last ? shard / batch : (shard + batch - 1) / batch;
 }
 
-void CheckBatches(const Batches& batches, const DataRows& data, int64_t workers) {
-  Require(data.batch_size % workers == 0,
+void CheckShares(int64_t batch_size, int64_t workers) {
+  Require(batch_size % workers == 0,
           "{} workers cannot share batches of {} examples evenly; wanted a number of workers that "
           "divides the task's batch_size",
-          workers, data.batch_size);
+          workers, batch_size);
+}
+
+void CheckBatches(const Batches& batches, const DataRows& data, int64_t workers) {
+  CheckShares(data.batch_size, workers);
   const auto* epochs = std::get_if<ShardedEpochs>(&batches);
   if (epochs == nullptr) return;
   Require(data.batch_size > 0,

@@ -41,6 +41,8 @@ int64_t ShardRows(const ShardedEpochs& epochs, int64_t rows, int64_t workers);
 // Batches of `batch` rows that an epoch makes of them.
 int64_t BatchesOfEpoch(const ShardedEpochs& epochs, int64_t rows, int64_t workers, int64_t batch);
 
+// Throws Error unless the workers can share batches of so many examples evenly.
+void CheckShares(int64_t batch_size, int64_t workers);
 // Throws Error unless the workers can share the batches of such data, each worker having
 // batch_size / workers examples of a step, and epochs have batches at all.
 void CheckBatches(const Batches& batches, const DataRows& data, int64_t workers);

@@ -160,12 +160,16 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
 }
 
 void TrainWriter::Fail(const std::string& error, int64_t step) {
-  // The cause matters more than a manifest that cannot be written.
   try {
     lock_->RequireHeld();
     WriteManifest("failed", step, error);
   } catch (const Error& second) {
     if (metrics_) metrics_->Drop();
+    if (lock_->Lost()) {
+      spdlog::error("{}", error);
+      lock_->RequireHeld();
+    }
+    // The cause matters more than a manifest that cannot be written.
     spdlog::error("{}", second.what());
   }
 }

@@ -56,10 +56,12 @@ class Pending {
 };
 
 // Collective operations over a transport, as in MPI or torch.distributed, on groups of its ranks.
-// The members of a group begin the same operations in the same order; several may be under way, of
-// one group or of different ones. What comes of numbers is a function of the members' numbers and
-// their ranks alone: they are combined in the order of the ranks, in float64, and rounded once, so
-// the order of arrival does not show. Not thread-safe, and must outlive what it began.
+// The members of a group begin the same operations, with the same roots, in the same order; else
+// there is an error where another's part of another operation arrives, and who waits for a part
+// that nobody sends waits for ever. Several may be under way, of one group or of different ones.
+// What comes of numbers is a function of the members' numbers and their ranks alone: they are
+// combined in the order of the ranks, in float64, and rounded once, so the order of arrival does
+// not show. Not thread-safe, and must outlive what it began.
 //
 // All begin functions throw Error if this rank is not in the group, the root is not, or the group
 // is not a list of different ranks of the job in ascending order.

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +70,32 @@ RanksOnHost FindRanksOnHost() {
 volatile std::sig_atomic_t code_after_alarm = 0;
 
 void OnAlarm(int /*signal*/) { ::_exit(code_after_alarm); }
+
+// The type of so many bytes, which may be more than an int counts: blocks and a rest. A message on
+// its way may outlive it.
+class BytesType {
+ public:
+  BytesType(size_t bytes, size_t block) {
+    MPI_Datatype of_block = MPI_DATATYPE_NULL;
+    Check(MPI_Type_contiguous(static_cast<int>(block), MPI_BYTE, &of_block), "MPI_Type_contiguous");
+    const size_t blocks = bytes / block;
+    const std::array<int, 2> counts = {static_cast<int>(blocks), static_cast<int>(bytes % block)};
+    const std::array<MPI_Aint, 2> places = {0, static_cast<MPI_Aint>(blocks * block)};
+    const std::array<MPI_Datatype, 2> types = {of_block, MPI_BYTE};
+    Check(MPI_Type_create_struct(2, counts.data(), places.data(), types.data(), &type_),
+          "MPI_Type_create_struct");
+    Check(MPI_Type_commit(&type_), "MPI_Type_commit");
+    Check(MPI_Type_free(&of_block), "MPI_Type_free");
+  }
+  ~BytesType() { MPI_Type_free(&type_); }
+  BytesType(const BytesType&) = delete;
+  BytesType& operator=(const BytesType&) = delete;
+
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
 
 // Messages on their way, in the order in which they began, from or to `peers` ranks.
 class Transfers {
@@ -147,8 +173,9 @@ void KeepExitCode() {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport()
-      : rank_(RankIn(MPI_COMM_WORLD)),
+  explicit MpiTransport(size_t block_bytes)
+      : block_bytes_(block_bytes),
+        rank_(RankIn(MPI_COMM_WORLD)),
         size_(SizeOf(MPI_COMM_WORLD)),
         ranks_on_host_(FindRanksOnHost()),
         sends_(size_),
@@ -167,15 +194,14 @@ class MpiTransport final : public Transport {
     Require(to >= 0 && to < size_, "there is no rank {} among {}", to, size_);
     Require(!farewell_done_, "this job has ended on all ranks, so rank {} cannot send any more",
             rank_);
-    Require(bytes.size() <= INT_MAX, "a message of {} bytes is too long for MPI", bytes.size());
     if (to == rank_) {
       ready_.push_back({.from = rank_, .kind = kind, .bytes = std::move(bytes)});
       return;
     }
     MPI_Request request = MPI_REQUEST_NULL;
-    Check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, kind,
-                    MPI_COMM_WORLD, &request),
-          "MPI_Isend");
+    WithType(bytes.size(), [&](int count, MPI_Datatype type) {
+      Check(MPI_Isend(bytes.data(), count, type, to, kind, MPI_COMM_WORLD, &request), "MPI_Isend");
+    });
     sends_.Add({.from = to, .kind = kind, .bytes = std::move(bytes)}, request);
   }
 
@@ -237,6 +263,16 @@ class MpiTransport final : public Transport {
     sends_.TakeDone([](const Message&) {});
   }
 
+  // Gives `use` a type, and how many of it so many bytes are.
+  template <class Use>
+  void WithType(size_t bytes, const Use& use) const {
+    if (bytes <= block_bytes_) {
+      use(static_cast<int>(bytes), MPI_BYTE);
+    } else {
+      use(1, BytesType(bytes, block_bytes_).get());
+    }
+  }
+
   void BeginReceives() {
     for (;;) {
       int arrived = 0;
@@ -246,19 +282,22 @@ class MpiTransport final : public Transport {
       if (arrived == 0) {
         return;
       }
-      int count = 0;
-      Check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+      MPI_Count size = 0;
+      Check(MPI_Get_elements_x(&status, MPI_BYTE, &size), "MPI_Get_elements_x");
       Message message{.from = status.MPI_SOURCE,
                       .kind = status.MPI_TAG,
-                      .bytes = std::vector<std::byte>(static_cast<size_t>(count))};
+                      .bytes = std::vector<std::byte>(static_cast<size_t>(size))};
       MPI_Request request = MPI_REQUEST_NULL;
-      Check(MPI_Irecv(message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG,
-                      MPI_COMM_WORLD, &request),
-            "MPI_Irecv");
+      WithType(message.bytes.size(), [&](int count, MPI_Datatype type) {
+        Check(MPI_Irecv(message.bytes.data(), count, type, status.MPI_SOURCE, status.MPI_TAG,
+                        MPI_COMM_WORLD, &request),
+              "MPI_Irecv");
+      });
       receives_.Add(std::move(message), request);
     }
   }
 
+  size_t block_bytes_;
   int rank_;
   int size_;
   RanksOnHost ranks_on_host_;
@@ -294,7 +333,7 @@ std::string MpiLibrary() {
   return name;
 }
 
-std::unique_ptr<Transport> MakeMpiTransport() {
+std::unique_ptr<Transport> MakeMpiTransport(size_t block_bytes) {
   // Sleeps of 15 us are rounded up to 50 us otherwise.
   SleepPrecisely();
   int provided = 0;
@@ -302,7 +341,7 @@ std::unique_ptr<Transport> MakeMpiTransport() {
   Require(provided >= MPI_THREAD_FUNNELED,
           "this MPI does not allow other threads in the process (MPI_THREAD_FUNNELED)");
   Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return std::make_unique<MpiTransport>();
+  return std::make_unique<MpiTransport>(block_bytes);
 }
 
 }  // namespace lopt

@@ -5,7 +5,7 @@ namespace lopt {
 
 std::string MpiLibrary() { return ""; }
 
-std::unique_ptr<Transport> MakeMpiTransport() {
+std::unique_ptr<Transport> MakeMpiTransport(size_t /*block_bytes*/) {
   Fail(
       "an MPI launcher started this program, but it was built without MPI: build it where MPI is "
       "installed, or start it without a launcher");

@@ -7,9 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/error.h"
+
 namespace lopt {
 
 class Wakeup;
+
+// A learner was told to stop while no worker was there to finish the update.
+class StoppedAlone : public Error {
+ public:
+  using Error::Error;
+};
 
 // A flat buffer that one rank sent to another.
 struct Message {
@@ -40,7 +48,7 @@ class Transport {
   virtual std::string Description() const = 0;
 
   // Messages from one rank to another (also to itself) arrive complete and in the order sent. A
-  // rank that reads no messages does not hold up others. Throws Error if the message is too long.
+  // rank that reads no messages does not hold up others. They may have any length.
   virtual void Send(int to, int kind, std::vector<std::byte> bytes) = 0;
   // The next message that has arrived. To be called often: it also moves what is being sent.
   virtual std::optional<Message> Poll() = 0;

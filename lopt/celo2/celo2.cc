@@ -48,10 +48,12 @@ void Celo2BaseOptions::Visit(FieldVisitor& v) { VisitRates(v, this); }
 
 void Celo2Options::Visit(FieldVisitor& v) {
   VisitRates(v, this);
-  v.Choice("one_d", &one_d, kOneDs,
-           "What steps biases and the like. adam: tensors named b by Adam without bias correction, "
-           "as the network was meta-trained; adamw: tensors of less than two dimensions and those "
-           "with 'embed' in their names by AdamW, as it is used; learned: the network steps all.");
+  v.Choice(
+      "one_d", &one_d, kOneDs,
+      "What steps biases and the like. adam: tensors named b, and those with 'embed' in their "
+      "names, by Adam without bias correction, as the network was meta-trained; adamw: tensors "
+      "of less than two dimensions, and those with 'embed' in their names, by AdamW, as it is "
+      "used; learned: the network steps all.");
   v.Field(
       "mult_1d", &mult_1d, AtLeast(0),
       "Adam's learning rate, as a multiple of learning_rate. No effect where one_d is learned.");

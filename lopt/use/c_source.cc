@@ -292,6 +292,16 @@ std::string Filled(std::string text, const std::vector<std::pair<std::string, st
   return text;
 }
 
+// FNV-1a of the bytes, 32 bits (Fowler, Noll, Vo), as a constant that C's preprocessor compares.
+std::string IdentityOf(std::string_view text) {
+  uint32_t hash = 0x811c9dc5U;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x01000193U;
+  }
+  return fmt::format("0x{:08x}u", hash);
+}
+
 }  // namespace
 
 std::vector<std::string> TypesWithCSource() {
@@ -333,9 +343,11 @@ std::string MakeCSource(const ThetaFile& theta_file, const std::string& name) {
   file.DefineRule("RULE", rule_inside, function_inside);
   file.Define("NEEDS_NUM_STEPS", needs_num_steps.empty() ? 0 : 1);
   file.Add(CFile("end"));
+  const std::string options = resolved.Dump(-1);
   return Filled(std::string(CFile("begin")),
                 {{"@theta@", ForComment(name)},
-                 {"@options@", resolved.Dump(-1)},
+                 {"@options@", options},
+                 {"LOPT_IDENTITY", IdentityOf(options + file.text())},
                  {"@version@",
                   theta_file.version.empty() ? "unknown" : ForComment(theta_file.version)}}) +
          "\n" + file.text();

@@ -11,7 +11,7 @@ namespace lopt {
 // memory to spare: it needs <math.h>, takes its state and scratch from the caller, and holds
 // theta as constants. It has lopt_init, lopt_step and macros for the sizes of state and scratch;
 // its first lines say how they are used. Steps are the native ones up to rounding. Denormal numbers
-// in the state are zeros.
+// in the state are zeros. A source file that includes two different ones does not compile.
 //
 // The text is that of lopt/use/c/, which the build embeds. Options and theta are written between
 // its parts.

@@ -162,26 +162,40 @@ ScriptModule MakeRule(const Config& config) {
   return module;
 }
 
+// What is said of a script that is wanted.
+struct Wish {
+  const char* verb;                // what cannot be done without it
+  std::vector<std::string> types;  // with which it can
+};
+
+// Those that have a script and see gradients alone. Others make features of the loss.
+std::vector<std::string> TypesWithExactGradients() {
+  std::vector<std::string> types = TypesWithTorchScript();
+  std::erase_if(types, [](const std::string& type) {
+    return AllOf(ClassName(type)).functions.contains("loss_features");
+  });
+  return types;
+}
+
 // The same of a config with all of its options.
-std::string ObjectionOf(const Config& config) {
+std::string ObjectionOf(const Config& config, const Wish& wish) {
   const std::string type = config.Type();
-  const std::vector<std::string> types = TypesWithTorchScript();
-  if (std::ranges::find(types, type) == types.end()) {
+  if (!Rules().classes.contains(ClassName(type))) {
     return fmt::format(
-        "a {} cannot be exported{}; types that can: {}", type,
+        "a {} cannot be {}{}; types that can: {}", type, wish.verb,
         type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
-        fmt::join(types, ", "));
+        fmt::join(wish.types, ", "));
   }
   const auto inner = InnerOptimizers(config);
   for (const auto& [option, value] : config.json().items()) {
     const auto is_it = [&name = option](const auto& other) { return other.first == name; };
     if (value.is_object() && std::ranges::none_of(inner, is_it)) {
-      return fmt::format("a {} with the {} {} cannot be exported; schedules that can: {}", type,
-                         option, value.dump(), ShortSchedules());
+      return fmt::format("a {} with the {} {} cannot be {}; schedules that can: {}", type, option,
+                         value.dump(), wish.verb, ShortSchedules());
     }
   }
   for (const auto& [option, optimizer] : inner) {
-    std::string objection = ObjectionOf(optimizer);
+    std::string objection = ObjectionOf(optimizer, wish);
     if (!objection.empty()) return objection;
   }
   return "";
@@ -199,7 +213,13 @@ std::vector<std::string> TypesWithTorchScript() {
 }
 
 std::string ObjectionToTorch(const Config& learned_optimizer) {
-  return ObjectionOf(ResolvedOptimizer(learned_optimizer));
+  return ObjectionOf(ResolvedOptimizer(learned_optimizer),
+                     {.verb = "exported", .types = TypesWithTorchScript()});
+}
+
+std::string ObjectionToExactGradients(const Config& learned_optimizer) {
+  return ObjectionOf(ResolvedOptimizer(learned_optimizer),
+                     {.verb = "differentiated", .types = TypesWithExactGradients()});
 }
 
 ScriptModule MakeTorchScript(const ThetaFile& theta_file) {

@@ -34,6 +34,12 @@ class Callback:
         """Called with the MetaTraining after the last update, if the run was not interrupted."""
 
 
+def _total_updates(config: dict[str, Any]) -> int:
+    """Those that a config asks for: of meta-training, or of lopt train, whose runs lopt.offline
+    tells too; 0 if it does not say."""
+    return config.get("meta_steps", config.get("steps", 0))
+
+
 class Progress(Callback):
     """Writes a line of progress that is rewritten in place, a few times a second."""
 
@@ -45,7 +51,7 @@ class Progress(Callback):
         self._start = self._told = 0.0
 
     def on_start(self, config: dict[str, Any]) -> None:
-        self._updates = config["meta_steps"]
+        self._updates = _total_updates(config)
         self._first, self._start, self._told = None, time.monotonic(), 0.0
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
@@ -78,9 +84,9 @@ class Curve(Callback):
         self._drawn = 0.0
 
     def on_start(self, config: dict[str, Any]) -> None:
-        """Begins a line; `config` may say how long it will be (meta_steps), and its seed."""
+        """Begins a line; `config` may say how long it will be (meta_steps, steps), and its seed."""
         self._runs.append((f"seed {config.get('seed', len(self._runs))}", [], []))
-        self._end = max(self._end, config.get("meta_steps", 0))
+        self._end = max(self._end, _total_updates(config))
         self._draw()
 
     def on_metrics(self, step: int, metrics: dict[str, float]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import fcntl
+import operator
 import os
 import pickle
 import shlex
@@ -22,6 +23,9 @@ from .theta import Theta
 
 _STATE = "search.pickle"
 _LOCK = "search.lock"
+# What stands behind the pickle, where its readers do not look, of a search without a generation: such
+# a one may be begun anew, and that is known without reading a pickle, which could run anything.
+_NOT_BEGUN = b"\nlopt.cma_es: no generation has ended\n"
 
 
 class _Normal:
@@ -97,6 +101,7 @@ class _Search:
         self.population, self.std = population, std
         self.generation = 0
         self.made_by = _made_by()
+        self.data = experiment.data
         self._start = numpy.array(start.values)
         self._searched = _searched(start, experiment.frozen)
         if self._searched.size < 2:
@@ -169,6 +174,16 @@ def _only_one(directory: str) -> Iterator[None]:
         yield
 
 
+def _population(given: Any) -> int:
+    try:
+        population = operator.index(given)
+    except TypeError:
+        population = 0
+    if population < 4:
+        raise _core.Error(f"lopt.cma_es: population must be an integer of at least 4, got {given}")
+    return population
+
+
 def _read_search(directory: str) -> _Search:
     path = os.path.join(directory, _STATE)
     _cma()
@@ -182,6 +197,15 @@ def _read_search(directory: str) -> _Search:
     if not isinstance(search, _Search):
         raise _core.Error(f"lopt.cma_es: cannot resume: {path} holds no search")
     return search
+
+
+def _holds_no_generation(directory: str) -> bool:
+    """Whether the search in the directory, if there is one, ended before its first generation."""
+    try:
+        with open(os.path.join(directory, _STATE), "rb") as file:
+            return file.read().endswith(_NOT_BEGUN)
+    except OSError:
+        return False
 
 
 def _same(what: str, given: Any, had: Any) -> None:
@@ -242,10 +266,10 @@ def meta_train(
 
     Raises:
         Error: cma is not installed; the config is wrong, has several workers or leaves fewer than
-            two weights; an estimator is not a FullES; `out` holds a search or a run and resume is
-            not set; the search to be resumed is damaged, longer, or of another config, population,
-            std, instruction set or versions; more than half of a generation's losses are not finite;
-            `out` cannot be written; or another search runs in it.
+            two weights; an estimator is not a FullES; `out` holds a run, or a search that has made a
+            generation and resume is not set; the search to be resumed is damaged, longer, or of
+            another config, population, std, data, instruction set or versions; more than half of
+            a generation's losses are not finite; `out` cannot be written; or another search runs in it.
     """
     with contextlib.ExitStack() as held:
         return _meta_train(held, config, out, generations, seed, population, std, threads, resume,
@@ -273,16 +297,15 @@ def _meta_train(held: contextlib.ExitStack, config, out, generations, seed, popu
         _core.pin_isa(experiment.config["isa"])
     wanted = experiment.config["meta_steps"]
     if search is None:
-        population, std = 16 if population is None else population, 0.08 if std is None else std
-        if not isinstance(population, int) or population < 4:
-            raise _core.Error(
-                f"lopt.cma_es: population must be an integer of at least 4, got {population}")
+        std = 0.08 if std is None else std
+        population = 16 if population is None else _population(population)
         if not (0 < std < numpy.inf):
             raise _core.Error(f"lopt.cma_es: std must be a positive number, got {std}")
         if directory:
             held.enter_context(_only_one(directory))
+        replaced = (_STATE, "theta.safetensors") if _holds_no_generation(directory) else ()
         for name in (_STATE, "config.json", "theta.safetensors"):
-            if directory and os.path.exists(os.path.join(directory, name)):
+            if directory and name not in replaced and os.path.exists(os.path.join(directory, name)):
                 raise _core.Error(f"lopt.cma_es: {directory} holds {name}; resume the search that is "
                                   "there or give another directory")
         search = _Search(experiment, population, std)
@@ -297,6 +320,8 @@ def _meta_train(held: contextlib.ExitStack, config, out, generations, seed, popu
             _same(key, experiment.config[key], had[key])
         for what, having in _made_by().items():
             _same(what, having, search.made_by[what])
+        if hasattr(search, "data"):  # earlier versions did not note it
+            _same("data (files, with their CRC-32)", experiment.data, search.data)
         if wanted < search.generation:
             raise _core.Error(f"lopt.cma_es: generations is {wanted}, but the search has made "
                               f"{search.generation}")
@@ -304,7 +329,8 @@ def _meta_train(held: contextlib.ExitStack, config, out, generations, seed, popu
 
     def save() -> None:
         if directory:
-            _write(os.path.join(directory, _STATE), pickle.dumps(search))
+            end = _NOT_BEGUN if search.generation == 0 else b""
+            _write(os.path.join(directory, _STATE), pickle.dumps(search) + end)
             search.theta(experiment).write(os.path.join(directory, "theta.safetensors"))
 
     estimators = experiment.estimators()

@@ -25,8 +25,8 @@ class Evaluation:
         rows: One dict for each task, optimizer and number of steps, over all seeds: "task",
             "optimizer", "steps", "seeds", how many "diverged" or have "blown_up"; "train_loss",
             "test_loss", "mean_train_loss", "train_accuracy" and "test_accuracy" as interquartile
-            means {"value", "low", "high"} with their 95 % intervals, None where there is none; the
-            tuned "learning_rate" of a baseline, the tuned "step_multiplier" of a learned optimizer and
+            means {"value", "low", "high"} with their 95 % intervals, None where there is none (no
+            accuracy, or as "low" and "high" of fewer than three seeds); the tuned "learning_rate" of a baseline, the tuned "step_multiplier" of a learned optimizer and
             whether that is "at_edge" of those tried; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
             Adam ("better", "worse", "unclear" or empty); whether it is the "best_baseline" of its
             task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
@@ -56,7 +56,10 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         def estimate(e: dict[str, float] | None) -> str:
-            return "" if e is None else f"{e['value']:.4g} [{e['low']:.4g}, {e['high']:.4g}]"
+            if e is None:
+                return ""
+            interval = "" if e["low"] is None else f" [{e['low']:.4g}, {e['high']:.4g}]"
+            return f"{e['value']:.4g}{interval}"
 
         columns = ["task", "optimizer", "steps", "test loss", "train loss", "test accuracy", "verdict"]
         cells = [

@@ -33,7 +33,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from .callbacks import Callback
+from .callbacks import Callback, _total_updates
 
 URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"  # path of the server's certificate authority
@@ -199,7 +199,7 @@ class Progress(Callback):
 
     def on_start(self, config: dict[str, Any]) -> None:
         self._rate = _Rate()
-        self._total = config["meta_steps"]
+        self._total = _total_updates(config)
         self._updates = 0
         self._loss: float | None = None
 

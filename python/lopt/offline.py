@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -22,21 +23,35 @@ from .callbacks import Callback, WandB
 
 __all__ = ["tell", "to_csv", "to_wandb"]
 
+_log = logging.getLogger("lopt.offline")
+
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Error(f"cannot read {path}: {error.strerror}; wanted the directory of a run") from error
 
 
 def _records(directory: Path) -> list[tuple[int, dict[str, float]]]:
-    """Steps and numbers. What stands behind the last end of a line is not whole yet."""
+    """Steps and numbers. What stands behind the last end of a line is not whole yet.
+
+    Lines that are no records, as a full disk leaves them, are left out with a warning.
+    """
+    path = directory / "metrics.jsonl"
     records = []
-    for line in _read(directory / "metrics.jsonl").split("\n")[:-1]:
-        record = json.loads(line)
-        step = record.pop("step")
-        records.append((step, {name: float(value) for name, value in record.items()}))
+    for number, line in enumerate(_read(path).split("\n")[:-1], start=1):
+        try:
+            record = json.loads(line)
+            step = int(record.pop("step"))
+            numbers = {name: float(value) for name, value in record.items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            _log.warning(
+                "%s, line %d: wanted a record of a step and numbers, got %r; it is left out",
+                path, number, line[:60],
+            )
+            continue
+        records.append((step, numbers))
     return records
 
 
@@ -47,8 +62,16 @@ def tell(directory: str | os.PathLike, callback: Callback) -> None:
         Error: There is no run.
     """
     run = Path(directory)
-    records = _records(run)
-    callback.on_start(json.loads(_read(run / "config.json")))
+    _tell(run, _records(run), callback)
+
+
+def _tell(run: Path, records: list[tuple[int, dict[str, float]]], callback: Callback) -> None:
+    path = run / "config.json"
+    try:
+        config = json.loads(_read(path))
+    except ValueError as error:
+        raise Error(f"{path} is damaged: {error}") from error
+    callback.on_start(config)
     for step, metrics in records:
         callback.on_metrics(step, metrics)
 
@@ -79,11 +102,11 @@ def to_wandb(directory: str | os.PathLike, out: str | os.PathLike, project: str 
     except ImportError as error:
         raise Error("an offline run needs wandb, which is not installed here: pip install wandb") from error
     run = Path(directory)
-    _records(run)  # first of all: there may be none
+    records = _records(run)  # first of all: there may be none
     os.makedirs(out, exist_ok=True)
     target: Any = wandb.init(mode="offline", dir=os.fspath(out), project=project, name=run.resolve().name)
     try:
-        tell(run, WandB(target))
+        _tell(run, records, WandB(target))
     finally:
         target.finish()
 

@@ -162,6 +162,9 @@ class _Actors:
                 running.result()
             elif linked.done():
                 linked.result()
+                # As where the learner has refused it while it computes. Once the learner has said
+                # that the job is over, this does no harm.
+                raise _Died("it has left and does not end")
             else:
                 raise _Died("the learner has dropped it; the log says why")
         except BaseException as error:

@@ -26,7 +26,8 @@ class Theta:
     Attributes:
         learned_optimizer: Type and options, as in a config: {"type": "MLPLOpt", ...}.
         values: The weights, float32 [D]. Other arrays of this object are views of it.
-        config: The resolved config of the run that trained it; None if unknown.
+        config: The resolved config of the run that trained it, with the keys that they have now;
+            None if unknown.
         seed: Of that run.
         meta_steps: Updates of theta.
         trained_horizon: Inner steps that no episode of that run exceeded; 0 if unknown. What the

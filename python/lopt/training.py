@@ -109,7 +109,7 @@ def meta_train(
         seed: The config's seed, likewise.
         threads: None: one for each core that the process may use.
         isa: Instruction set of the kernels, of the whole process from then on. None: the config's,
-            or the best.
+            or the best, or what it is already.
         device: What runs the windows: "cpu", "cuda", "cuda:<n>" or "emulated". None: the config's.
         resume: Go on from the newest checkpoint in `out`, to more `steps` if these are given.
         from_step: With resume: go on from the checkpoint of this many updates, and remove what came

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "lopt/base/cores.h"
+#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/nearest_name.h"
 #include "lopt/base/record.h"
 #include "lopt/lopt/registry.h"
@@ -297,6 +299,12 @@ ThetaFile ThetaFileOf(nb::handle theta) {
                                                "theta.trained_range"),
       .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
       .version = Member<std::string>(theta, "version", "str")};
+}
+
+ThetaFile UsableThetaFileOf(nb::handle theta, const std::string& who) {
+  ThetaFile file = ThetaFileOf(theta);
+  RequireUsable(file, who);
+  return file;
 }
 
 nb::object ToPython(const TrainedRange& range) {

@@ -58,6 +58,9 @@ nanobind::object ToPython(const TrainedRange& range);
 
 // The members of a lopt.Theta, and the keyword arguments that make one.
 ThetaFile ThetaFileOf(nanobind::handle theta);
+// The same of one that is to train something: throws Error that begins with `who` if its numbers
+// are not as many as the learned optimizer has, or not finite.
+ThetaFile UsableThetaFileOf(nanobind::handle theta, const std::string& who);
 nanobind::dict ToPython(ThetaFile theta);
 
 nanobind::dict ToPython(const StepCounts& counts);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/base/isa.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/wrapped.h"
@@ -44,8 +43,8 @@ namespace {
 nb::object EstimateOf(const Estimate& estimate) {
   nb::dict dict;
   dict["value"] = estimate.value;
-  dict["low"] = estimate.interval.low;
-  dict["high"] = estimate.interval.high;
+  dict["low"] = HasInterval(estimate) ? nb::cast(estimate.interval.low) : nb::none();
+  dict["high"] = HasInterval(estimate) ? nb::cast(estimate.interval.high) : nb::none();
   return dict;
 }
 
@@ -129,8 +128,9 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   for (const nb::handle item : thetas) {
     const auto [name, theta, source] =
         nb::cast<std::tuple<nb::object, nb::object, std::string>>(item);
+    const std::string who = TextOf(name, "a name of trained");
     optimizers.learned.push_back(
-        NamedLearnedOptimizerOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
+        NamedLearnedOptimizerOf(who, UsableThetaFileOf(theta, "evaluate: " + who), source));
   }
   optimizers.baselines = BaselinesNamed(baselines);
 
@@ -145,7 +145,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   std::vector<RunResult> results;
   Summary summary;
   call.Run([&] {
-    if (isa) PinIsa(*isa);
+    if (isa) call.PinIsa(*isa);
     if (start) AddStarts(&optimizers);  // draws weights
     if (unknown_length) AddUnknownLengths(&optimizers);
     if (tune_learned) AddTunedSteps(&optimizers);

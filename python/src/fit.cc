@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "lopt/base/error.h"
-#include "lopt/base/isa.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
@@ -68,7 +67,7 @@ nb::dict RunTheFit(nb::handle task, nb::handle start, const std::string& start_n
   };
   FitResult result;
   call.Run([&] {
-    if (isa) PinIsa(*isa);
+    if (isa) call.PinIsa(*isa);
     result = RunFit(request, file, options);
   });
   nb::list judged;

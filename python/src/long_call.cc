@@ -1,10 +1,16 @@
 #include "lopt/python/src/long_call.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/isa.h"
 
 namespace lopt::python {
 
@@ -15,17 +21,26 @@ namespace {
 // How long an interrupt may wait.
 constexpr std::chrono::milliseconds kSignalPeriod{50};
 
-// The calls that have not ended.
+// The calls of a process that have not ended.
 struct RunningCalls {
+  pid_t process = getpid();
   std::mutex mutex = {};
   std::condition_variable changed = {};
   std::set<std::atomic<bool>*> stops = {};
   bool python_ends = false;
 };
 
+// Those of this process. One that was forked has its own, as threads of its parent may have had
+// the mutex.
 RunningCalls& Running() {
-  static RunningCalls running;
-  return running;
+  static std::atomic<RunningCalls*> running = new RunningCalls;
+  RunningCalls* found = running;
+  if (found->process != getpid()) {
+    auto* own = new RunningCalls;
+    if (running.compare_exchange_strong(found, own)) return *own;
+    delete own;  // another thread was first
+  }
+  return *found;
 }
 
 [[noreturn]] void RaiseSystemExit() {
@@ -37,7 +52,7 @@ thread_local int methods_of_tasks = 0;
 
 }  // namespace
 
-LongCall::LongCall(const char* who) {
+LongCall::LongCall(const char* who) : who_(who) {
   RequireOutsideTasks(who);
   RunningCalls& running = Running();
   std::unique_lock lock(running.mutex);
@@ -51,6 +66,23 @@ LongCall::~LongCall() {
   running.stops.erase(&stop_);
   running.changed.notify_all();
 }
+
+void LongCall::PinIsaBeside(const std::string& isa, const char* who, size_t own_calls) {
+  RunningCalls& running = Running();
+  const std::lock_guard lock(running.mutex);
+  const std::string current = CurrentIsa();
+  const std::vector<std::string> supported = SupportedIsas();  // of others lopt::PinIsa tells
+  Require(isa == current || running.stops.size() == own_calls ||
+              std::ranges::find(supported, isa) == supported.end(),
+          "{}: wanted the instruction set {}, but another run of this process uses {}, and all of "
+          "a process use the same; wait for its end, or take {}",
+          who, isa, current, current);
+  lopt::PinIsa(isa);
+}
+
+void LongCall::PinIsa(const std::string& isa) const { PinIsaBeside(isa, who_, 1); }
+
+void LongCall::PinIsaOfAll(const std::string& isa) { PinIsaBeside(isa, "pin_isa", 0); }
 
 void LongCall::EndAll() {
   const nb::gil_scoped_release released;

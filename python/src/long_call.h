@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 
 namespace lopt::python {
 
@@ -36,13 +37,22 @@ class LongCall {
   // else what Python has raised.
   void Run(const std::function<void()>& work);
 
+  // lopt::PinIsa, for this call's work. Throws Error if the instruction set would be another and
+  // another call, whose result would have other bits, has not ended.
+  void PinIsa(const std::string& isa) const;
+  // The same where no call is to go on.
+  static void PinIsaOfAll(const std::string& isa);
+
   // Has all calls of other threads stop, and waits for them; those that come later raise
-  // SystemExit. For Python's end, after which its threads cannot go on. With the GIL held.
+  // SystemExit. For Python's end, after which its threads cannot go on. With the GIL held. A forked
+  // process does not have the threads of its parent's calls, and does not wait for them.
   static void EndAll();
 
  private:
+  static void PinIsaBeside(const std::string& isa, const char* who, size_t own_calls);
   void RunPython(const std::function<void()>* python);
 
+  const char* who_;
   std::atomic<bool> stop_ = false;
   std::exception_ptr raised_;
   std::mutex back_mutex_;  // held by whom Python is run for

@@ -309,6 +309,9 @@ void BindLoop(nb::module_& m) {
           "estimator_names", [](const Experiment& e) { return e.estimator_names; },
           "\"<index>_<task>\".")
       .def_ro("run_key", &Experiment::run_key, "Of the config's seed.")
+      .def_ro("data", &Experiment::data,
+              "The data sets that the estimators' tasks have read, with their checksums; empty if\n"
+              "there is none.")
       .def_prop_ro(
           "workers", [](const Experiment& e) { return e.workers.size(); },
           "The number of logical workers.")

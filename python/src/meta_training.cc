@@ -77,6 +77,10 @@ nb::dict MetaTrain(nb::handle config, const std::string& out, nb::handle threads
   };
   MetaTrainResult result;
   call.Run([&] {
+    if (!read.isa.empty()) {
+      CheckConfig(read);  // its errors come before the instruction set is another
+      call.PinIsa(read.isa);
+    }
     result = workers ? RunLearner(read, options, std::move(workers), token)
                      : RunMetaTraining(read, options);
   });

@@ -40,6 +40,9 @@ NB_MODULE(_core, m) {
         }
       },
       nullptr);
+  // Families of tasks hold Python objects in C++, where Python's garbage collector does not see
+  // them: an experiment of a script's own task that lives until the end is not a fault to report.
+  nb::set_leak_warnings(false);
   lopt::SetCaller(lopt::Caller::kPython);
   m.attr("__version__") = lopt::GetBuildInfo().version;
   m.def(

@@ -16,6 +16,7 @@
 #include "lopt/lopt/use/tensor_updates.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
+#include "lopt/python/src/long_call.h"
 
 namespace lopt::python {
 
@@ -104,8 +105,8 @@ class TensorOptimizer {
 
 void BindOptimizer(nb::module_& m) {
   m.def("isa", &CurrentIsa, "The instruction set that the kernels use.");
-  m.def("pin_isa", &PinIsa, nb::arg("isa"),
-        "Makes the kernels of the process use another one; not while any run.");
+  m.def("pin_isa", &LongCall::PinIsaOfAll, nb::arg("isa"),
+        "Makes the kernels of the process use another one. Raises Error while any run.");
   nb::class_<TensorOptimizer>(
       m, "TensorOptimizer",
       "A learned optimizer with its theta [D], for tensors that lie apart. Tensors are float32 "

@@ -9,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/learner/experiment.h"
+#include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
@@ -73,6 +74,7 @@ void BindTheta(nb::module_& m) {
           file = ReadTheta(from, optimizer,
                            despite_failed_check ? FailedCheck::kWarn : FailedCheck::kError);
         }
+        file.config = InTodaysKeys(file.config);
         return ToPython(std::move(file));
       },
       nb::arg("path"), nb::arg("learned_optimizer") = nb::none(),

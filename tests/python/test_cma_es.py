@@ -50,6 +50,24 @@ def config(**options):
     } | options
 
 
+@lopt.task
+class SearchedRows:
+    """The mean of rows, all moved by `shift`."""
+
+    batch_size = 4
+    shift = numpy.float32(0)
+
+    def data(self):
+        return numpy.sin(numpy.arange(40, dtype=numpy.float32)).reshape(20, 2) + self.shift
+
+    def init(self, key):
+        return {"w": key.normal(2)}
+
+    def loss_and_grad(self, params, batch):
+        difference = params["w"] - batch.mean(1)
+        return numpy.square(difference).sum(1), {"w": 2 * difference}
+
+
 class CmaEs(unittest.TestCase):
     def setUp(self):
         if not CMA:
@@ -188,6 +206,38 @@ class CmaEs(unittest.TestCase):
         self.assertEqual(cma_es.meta_train(longer, **again).meta_steps, 2)
         (self.scratch / "search.pickle").write_bytes(b"damaged")
         self.assert_error("search.pickle is damaged", **again)
+
+    def test_a_search_goes_on_only_with_the_data_that_it_began_with(self):
+        self.addCleanup(setattr, SearchedRows, "shift", SearchedRows.shift)
+        given = config()
+        given["estimators"][0] |= {"task": {"type": "SearchedRows"}}
+        again = {"out": self.scratch, "resume": True}
+        self.meta_train(given, generations=1, out=self.scratch)
+        SearchedRows.shift = numpy.float32(1)
+        self.assert_error("another data (files, with their CRC-32): 'the data of SearchedRows ",
+                          generations=2, **again)
+        # Of a search of an earlier version that is not known.
+        state = self.scratch / "search.pickle"
+        search = pickle.loads(state.read_bytes())
+        del search.data
+        state.write_bytes(pickle.dumps(search))
+        self.assertEqual(cma_es.meta_train(generations=2, **again).meta_steps, 2)
+
+    def test_a_search_without_a_generation_is_replaced_or_resumed(self):
+        wanted = self.meta_train(generations=1).values
+        for options in {"config": config(), "std": 0.5}, {"resume": True}:
+            out = self.scratch / str(len(options))
+            with mock.patch.object(cma_es._Search, "step", side_effect=KeyboardInterrupt):
+                with self.assertRaises(KeyboardInterrupt):
+                    self.meta_train(generations=1, out=out)
+            values = cma_es.meta_train(generations=1, out=out, **options).values
+            numpy.testing.assert_array_equal(values, wanted)
+            self.assert_error("holds search.pickle; resume", config(), out=out)
+
+    def test_the_population_may_be_an_integer_of_numpy(self):
+        found = [self.meta_train(generations=1, population=population).values
+                 for population in (8, numpy.int64(8))]
+        numpy.testing.assert_array_equal(found[0], found[1])
 
     def test_two_searches_do_not_share_a_directory(self):
         def begin_others(generation):

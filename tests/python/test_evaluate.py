@@ -210,6 +210,10 @@ class Evaluations(unittest.TestCase):
         report = lopt.report(self.scratch / "evaluation")
         self.assertEqual(report.path, f"{self.scratch}/evaluation/report.html")
         self.assertTrue(report._repr_html_().startswith("<iframe srcdoc=\"&lt;!"))
+        config = {"name": "bowl", "tasks": {"bowl": {"task": {"type": "QuadraticTask"}}},
+                  "steps": [4], "seeds": 2}
+        two_seeds = lopt.evaluate(MLP_FAST, config, baselines="none")._repr_html_()
+        self.assertRegex(two_seeds, r"<td>4</td><td>[0-9.e+-]+</td>")  # no interval
         with self.assertRaisesRegex(lopt.Error, "there is no directory"):
             lopt.report(self.scratch / "nowhere")
         with self.assertRaisesRegex(lopt.Error, "a report wants at least one directory"):
@@ -239,6 +243,26 @@ class Evaluations(unittest.TestCase):
             f"cannot resume {out}: it was computed on instruction set abacus, this process uses "
             f"{_core.isa()}, so the results would have other bits; pin it (isa=), or allow the change "
             "(allow_isa_change=True)", MLP_FAST, **arguments, resume=True)
+
+    def test_weights_that_cannot_be_used_leave_the_evaluation_that_they_were_to_replace(self):
+        out = self.scratch / "evaluation"
+        config = {"name": "bowl", "tasks": {"bowl": {"task": {"type": "QuadraticTask"}}},
+                  "steps": [4], "seeds": 1}
+        lopt.evaluate(MLP_FAST, config, baselines="none", out=out)
+        before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        damaged = lopt.Theta.read(MLP_FAST)
+        damaged.values[-1] = numpy.nan
+        cut = lopt.Theta.read(MLP_FAST)
+        cut.values = cut.values[:-1].copy()
+        size = len(damaged.values)
+        for theta, text in (
+                (damaged, "weights must be finite numbers; theta/mlp/linear_2/b [2] has 1 number "
+                 "that is not finite, the first is nan at 1"),
+                (cut, f"theta has {size - 1} numbers, the optimizer needs {size}")):
+            self.assert_error(f"evaluate: mine: {text}", {"mine": theta}, config, baselines="none",
+                              out=out, overwrite=True)
+        after = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        self.assertEqual(after, before)
 
     def test_wrong_arguments_are_errors(self):
         self.assert_error(

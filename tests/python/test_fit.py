@@ -37,6 +37,14 @@ class Line:
         return np.square(error).mean(1), {"w": 2 * np.einsum("nb,nbk->nk", error, x) / error.shape[1]}
 
 
+@lopt.task
+class ShiftedLine(Line):
+    shift = np.float32(0)
+
+    def data(self):
+        return super().data() + self.shift
+
+
 class Fits(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -96,6 +104,18 @@ class Fits(unittest.TestCase):
         np.testing.assert_array_equal(resumed.theta.values, whole.theta.values)
         self.assertEqual([row["test_loss"] for row in resumed.judged],
                          [row["test_loss"] for row in whole.judged])
+
+    def test_a_fit_goes_on_only_with_the_data_that_it_began_with(self):
+        def end(phase, done, left):
+            if phase != "measuring":
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.fit(ShiftedLine(), on_progress=end)
+        self.addCleanup(setattr, ShiftedLine, "shift", ShiftedLine.shift)
+        ShiftedLine.shift = np.float32(1)
+        with self.assertRaisesRegex(lopt.Error, "was computed on the data of ShiftedLine "):
+            lopt.fit(resume=True, out=self.out)
 
     def test_errors_say_what_is_wanted(self):
         with self.assertRaisesRegex(lopt.Error, "wanted a task, or resume=True without one"):

@@ -140,6 +140,53 @@ class OneCall(InScratch):
         resumed = lopt.meta_train(config, resume=True, out=self.scratch / "run")
         self.assertEqual(resumed.updates, 2)
 
+    def test_a_process_that_was_forked_from_a_run_ends(self):
+        script = (
+            "import json, os, sys, threading, lopt\n"
+            "config = json.loads(sys.argv[1])\n"
+            "far = threading.Event()\n"
+            "callback = lambda step, metrics: step > 10 and far.set()\n"
+            "work = lambda: lopt.meta_train(config, callbacks=[callback])\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "far.wait()\n"
+            "child = os.fork()\n"
+            "if child == 0: sys.exit(7)\n"
+            "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n")
+        endless = json.dumps(CONFIG | {"meta_steps": 10**9})
+        ended = subprocess.run([sys.executable, "-W", "ignore", "-c", script, endless],
+                               capture_output=True, text=True, timeout=100)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "7\n", ""))
+
+    def test_a_run_keeps_its_instruction_set_beside_another(self):
+        best = _core.isa()
+        if best == "scalar":
+            self.skipTest("this machine has one instruction set")
+        self.addCleanup(_core.pin_isa, best)
+        calls = {
+            "pin_isa": lambda isa: _core.pin_isa(isa),
+            "meta_train": lambda isa: lopt.meta_train("smoke", isa=isa),
+            "evaluate": lambda isa: lopt.evaluate([], "smoke", baselines="SGD", isa=isa),
+            "fit": lambda isa: lopt.fit(lopt.FixedDimQuadraticFamily(dim=3), steps=24, updates=0,
+                                        trials=2, isa=isa, out=self.scratch / "fit")}
+        refused = []
+
+        def callback(step, metrics):
+            if step != 3:
+                return
+            for name, call in calls.items():
+                with self.assertRaises(lopt.Error) as caught:
+                    call("scalar")
+                refused.append(str(caught.exception))
+            _core.pin_isa(best)
+
+        training = lopt.meta_train("smoke", callbacks=[callback])
+        self.assertEqual(refused, [
+            f"{name}: wanted the instruction set scalar, but another run of this process uses {best}, "
+            f"and all of a process use the same; wait for its end, or take {best}" for name in calls])
+        self.assertEqual(_core.isa(), best)
+        self.assert_same(training.theta.values, lopt.meta_train("smoke").theta.values)
+        _core.pin_isa("scalar")
+
     def test_what_is_logged_goes_to_pythons_logger(self):
         lopt.meta_train("smoke", out=self.scratch / "run")
         with self.assertLogs("lopt", "INFO") as logged:

@@ -13,6 +13,8 @@ import unittest
 from unittest import mock
 
 import lopt
+import lopt.callbacks
+import lopt.kubeflow
 from lopt import offline
 
 CONFIG = {"meta_steps": 3, "estimators": [{"std": 0.5}]}
@@ -47,6 +49,24 @@ class Offline(unittest.TestCase):
         self.assertEqual(path.read_text(), "step,loss,steps_from_target,eval/0\n"
                          "0,0.1,nan,\n1,inf,,\n1,,,0.30000000000000004\n")
 
+    def test_lines_that_are_no_records_are_left_out_with_a_warning(self):
+        damaged = ['{"step": 4, "loss": 0.', "[1]", '{"loss": 1}', '{"step": 5, "loss": null}', "\ufffd"]
+        path = self.run_directory / "metrics.jsonl"
+        text = "\n".join([*LINES[:1], *damaged, *LINES[1:], ""])
+        path.write_bytes(text.encode().replace("\ufffd".encode(), b"\xff"))
+        with self.assertLogs("lopt.offline", "WARNING") as logged:
+            self.assertEqual(self.main("--csv", self.scratch / "metrics.csv"), (0, ""))
+        self.assertEqual((self.scratch / "metrics.csv").read_text(), "step,loss,steps_from_target,eval/0\n"
+                         "0,0.1,nan,\n1,inf,,\n1,,,0.30000000000000004\n")
+        self.assertEqual([record.getMessage() for record in logged.records], [
+            f"{path}, line {number}: wanted a record of a step and numbers, got {line!r}; it is left out"
+            for number, line in enumerate(damaged, start=2)])
+
+    def test_a_damaged_config_is_an_error(self):
+        (self.run_directory / "config.json").write_text("{")
+        with self.assertRaisesRegex(lopt.Error, r"config\.json is damaged: "):
+            offline.tell(self.run_directory, lopt.Callback())
+
     def test_a_callback_is_told_what_it_would_have_been_told(self):
         told, found = [], lopt.Callback()
         found.on_metrics = lambda step, metrics: told.append({"step": step} | metrics)
@@ -56,6 +76,25 @@ class Offline(unittest.TestCase):
         offline.tell(self.scratch / "smoke", found)
         self.assertGreater(len(seen), 10)
         self.assertEqual(repr(told), repr(seen))  # NaNs are alike
+
+    def test_every_callback_is_told_of_runs_of_both_kinds(self):
+        def nothing(*arguments, **named):
+            pass
+
+        (self.run_directory / "metrics.jsonl").write_text(
+            '{"step": 0, "meta_loss": 0.5}\n{"step": 1, "loss/train": 0.25}\n')
+        for config in {"meta_steps": 3}, {"steps": 3}:
+            (self.run_directory / "config.json").write_text(json.dumps(config))
+            stream = io.StringIO()
+            writer = types.SimpleNamespace(add_scalar=nothing, add_hparams=nothing)
+            run = types.SimpleNamespace(config={}, summary={}, log=nothing)
+            curve = lopt.callbacks.Curve()
+            for callback in (lopt.callbacks.Progress(stream), curve, lopt.callbacks.WandB(run),
+                             lopt.callbacks.TensorBoard(writer), lopt.kubeflow.Progress(environ={})):
+                offline.tell(self.run_directory, callback)
+            self.assertIn("\r1/3 ", stream.getvalue())
+            self.assertIn(">3</text>", curve.svg())  # the picture is as wide as the run is long
+            self.assertEqual(run.config, config)
 
     def test_weights_and_biases_writes_offline(self):
         logged, ended = [], []

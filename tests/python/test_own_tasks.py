@@ -272,6 +272,44 @@ class Options(unittest.TestCase):
         self.assertEqual(seen[0], (2, 3.0, ["a"], 5))
         self.assertIsInstance(seen[0][1], float)
 
+    def test_an_option_that_its_instance_changes_again_and_again_is_an_error(self):
+        @lopt.task
+        class Doubled(NumpyQuadratic):
+            rate: float = 1.0
+
+            def __post_init__(self):
+                self.rate = 2 * self.rate
+
+        @lopt.task
+        class Longer(NumpyQuadratic):
+            sizes: list[int] = lopt.option([])
+
+            def __post_init__(self):
+                self.sizes.append(7)
+
+        @lopt.task
+        class Rounded(NumpyQuadratic):
+            def __post_init__(self):
+                self.dim = max(self.dim, 4)
+
+        config = config_of({"type": "NumpyQuadratic"})
+        config["estimators"][0]["task"] = Doubled(rate=3.0)
+        with self.assertRaises(lopt.Error) as caught:
+            lopt.resolve(config)
+        self.assertEqual(
+            str(caught.exception),
+            "task Doubled: __post_init__ changes option 'rate', again where a config makes an "
+            "instance of it: it makes 12.0 of 6.0; put what is made from options into attributes of "
+            "other names")
+        longer = Longer(sizes=[1])
+        config["estimators"][0]["task"] = longer
+        with self.assertRaisesRegex(lopt.Error, "changes option 'sizes'"):
+            lopt.resolve(config)
+        self.assertEqual(longer.sizes, [1, 7])
+        config["estimators"][0]["task"] = Rounded(dim=2)
+        resolved = lopt.resolve(config)
+        self.assertEqual(resolved["estimators"][0]["task"]["dim"], 4)
+
     def test_errors_are_those_of_built_in_types(self):
         at = "config: 'estimators[0].task."
         self.assert_wrong(
@@ -567,7 +605,7 @@ class Determinism(unittest.TestCase):
         version = subprocess.run([sys.executable, "-m", "lopt", "version"], text=True, check=True,
                                  capture_output=True).stdout
         if "gRPC:             grpc module not" in version:
-            self.skipTest("lopt was built without gRPC")
+            self.skipTest("the grpc module is not there")
         for shift in (1, 0):
             with tempfile.TemporaryDirectory() as scratch:
                 program, config = pathlib.Path(scratch, "job.py"), pathlib.Path(scratch, "c.json")
@@ -769,6 +807,32 @@ class Misuse(unittest.TestCase):
         self.assert_error(
             "test_data has more arrays than data",
             loss=loss, data=lambda self: np.zeros(40), test_data=lambda self: [np.zeros(9)] * 2)
+        self.assert_error("test_data has no rows, wanted at least 1", loss=loss,
+                          data=lambda self: np.zeros((40, 3)),
+                          test_data=lambda self: np.zeros((0, 3)))
+
+    def test_a_task_in_numpy_gets_arrays_of_what_its_data_are_in_torch(self):
+        @lopt.task
+        class Tensors:
+            batch_size = 4
+
+            def data(self):
+                rows = torch.arange(40.0).reshape(20, 2)
+                return rows.bfloat16(), np.arange(20) % 3
+
+            def test_data(self):
+                return torch.ones(3, 2), torch.zeros(3, dtype=torch.int64)
+
+            def init(self, key):
+                return {"w": key.normal(2)}
+
+            def loss_and_grad(self, params, batch):
+                rows, labels = batch
+                assert isinstance(rows, np.ndarray) and isinstance(labels, np.ndarray)
+                difference = params["w"] - rows.mean(1)
+                return np.square(difference).sum(1), {"w": 2 * difference}
+
+        self.assertTrue(np.isfinite(train({"type": "Tensors"})[0]).all())
 
     def test_test_data_is_joined_to_data_by_names(self):
         from lopt._tasks.data import DataSet
@@ -907,6 +971,22 @@ class Misuse(unittest.TestCase):
             printed, "task T: loss(params, batch) is differentiated by torch, which cannot be "
             "imported (import of torch halted; None in sys.modules); install it, or write "
             "loss_and_grad(params, batch) with NumPy\n")
+
+
+class End(unittest.TestCase):
+    def test_a_script_whose_task_lives_until_the_end_writes_nothing(self):
+        code = ("import json, sys, lopt\n"
+                "from lopt import _core\n"
+                "@lopt.task\n"
+                "class Bowl:\n"
+                "    def init(self, key): return {'x': key.normal(2)}\n"
+                "    def loss_and_grad(self, params):\n"
+                "        return (params['x'] ** 2).sum(1), {'x': 2 * params['x']}\n"
+                "experiment = _core.Experiment(json.loads(sys.argv[1]))\n"
+                "assert len(experiment.estimators())\n")
+        ended = subprocess.run([sys.executable, "-c", code, json.dumps(config_of({"type": "Bowl"}))],
+                               capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
 
 
 class Memory(unittest.TestCase):

@@ -1,9 +1,11 @@
 """Tests of meta-training on a Ray cluster, of this machine alone.
 
-They run where the interpreter has Ray: pip install 'ray>=2.60'.
+Most run where the interpreter has Ray: pip install 'ray>=2.60'.
 """
 
+import asyncio
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -11,8 +13,10 @@ import pathlib
 import re
 import secrets
 import signal
+import sys
 import tempfile
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -72,6 +76,42 @@ def register():
 
         def loss_and_grad(self, params):
             return params["w"] @ params["w"], {"w": 2 * params["w"]}
+
+
+def imitation_of_ray():
+    """As much of the module ray as lopt.ray uses when it is imported and employs an actor."""
+    ray = types.ModuleType("ray")
+    ray.__version__ = "0"
+    ray.kill = mock.Mock()
+    names = "RayTaskError", "ActorUnschedulableError", "RuntimeEnvSetupError", "RayError"
+    ray.exceptions = types.SimpleNamespace(**{name: type(name, (Exception,), {}) for name in names})
+    return ray
+
+
+class WithoutRay(unittest.TestCase):
+    def test_an_actor_that_leaves_while_its_work_runs_has_died(self):
+        frames = [[b"who it is"], []]  # the second is its last word
+
+        async def collect():
+            return frames.pop(0)
+
+        async def run(*_):
+            await asyncio.Event().wait()
+
+        def remote(of):
+            return types.SimpleNamespace(remote=of)
+
+        actor = types.SimpleNamespace(run=remote(run), collect=remote(collect), deliver=None)
+        ray = imitation_of_ray()
+        ray.remote = lambda _: types.SimpleNamespace(options=lambda **_: remote(lambda: actor))
+        loaded = {name: module for name, module in sys.modules.items() if name != "lopt.ray"}
+        with mock.patch.dict(sys.modules, loaded | {"ray": ray}, clear=True):
+            module = importlib.import_module("lopt.ray")
+            actors = module._Actors(1, 0, None, {})
+            with (mock.patch.object(module, "_LAST_WORD_SECONDS", 0),
+                  self.assertRaisesRegex(module._Died, "^it has left and does not end$")):
+                asyncio.run(actors._employ("lopt-0"))
+        ray.kill.assert_called_once_with(actor)
 
 
 @unittest.skipUnless(RAY, "Ray is not installed for this interpreter")

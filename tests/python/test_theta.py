@@ -37,6 +37,13 @@ class Thetas(unittest.TestCase):
         self.assertEqual(theta.config, trained.config)
         self.assertEqual(theta.config["name"], "mlp-fast")
 
+    def test_the_config_in_a_file_of_an_earlier_version_has_the_keys_of_now(self):
+        for name in ("tutorial", "recommended"):
+            config = lopt.load(name).config
+            resolved = lopt.resolve(config)
+            self.assertEqual(resolved["estimators"][0]["lengths"],
+                             config["estimators"][0]["lengths"])
+
     def test_the_range_of_a_training_is_kept_and_checked(self):
         theta = lopt.Theta.read(TRAINED)
         self.assertEqual(theta.trained_range["smallest_batch"], 128)  # tools/add_trained_range

@@ -102,6 +102,11 @@ void PrintEstimators(const EstimatorBench& bench) {
         known ? WithInterval(row.cosine) : "", WithInterval(row.variance),
         row.VariancePer1000Steps().value, row.VariancePerSecond().value);
   }
+  for (const EstimatorQuality& row : bench.estimators) {
+    if (!row.window && row.inexact) {
+      PrintOut("\n{}: no exact gradient: {}\n", row.estimator, *row.inexact);
+    }
+  }
 }
 
 int BenchEstimatorsCommand(const po::variables_map& values, int threads) {

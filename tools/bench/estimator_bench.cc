@@ -41,14 +41,18 @@ void RequireRuns(const Eigen::MatrixXd& runs) {
   Require(runs.cols() >= 3, "estimator bench: {} runs, wanted at least 3", runs.cols());
 }
 
-// One run of an estimator: the gradients of its windows, [D, C].
+// A run of an estimator begins: its burn-in is no part of an estimate.
+EstimatorState Begin(const GradientEstimator& estimator, const WorkerWeights& weights, Key key) {
+  return estimator.InitWorkerState(weights, FoldIn(key, 0));
+}
+
+// The rest of the run: the gradients of its windows, [D, C].
 Eigen::MatrixXd Windows(const GradientEstimator& estimator, const WorkerWeights& weights, Key key,
-                        int64_t windows, StepCounts* counts) {
-  EstimatorState state = estimator.InitWorkerState(weights, FoldIn(key, 0));
+                        int64_t windows, EstimatorState* state, StepCounts* counts) {
   Eigen::MatrixXd gradients(weights.theta.size(), windows);
   for (int64_t w = 0; w < windows; ++w) {
     const GradientEstimate estimate =
-        estimator.Estimate(weights, FoldIn(key, static_cast<uint64_t>(w) + 1), &state);
+        estimator.Estimate(weights, FoldIn(key, static_cast<uint64_t>(w) + 1), state);
     gradients.col(w) = estimate.gradient.cast<double>();
     *counts += estimate.counts;
   }
@@ -69,9 +73,10 @@ Runs RunAll(const GradientEstimator& estimator, const WorkerWeights& weights, Ke
   Runs runs(static_cast<size_t>(windows), Eigen::MatrixXd(weights.theta.size(), count));
   std::vector<StepCounts> of_runs(static_cast<size_t>(count));
   ParallelFor(count, [&](int64_t r) {
+    const Key of_run = FoldIn(key, static_cast<uint64_t>(r));
+    EstimatorState state = Begin(estimator, weights, of_run);
     const Eigen::MatrixXd gradients =
-        Windows(estimator, weights, FoldIn(key, static_cast<uint64_t>(r)), windows,
-                &of_runs[static_cast<size_t>(r)]);
+        Windows(estimator, weights, of_run, windows, &state, &of_runs[static_cast<size_t>(r)]);
     for (int64_t w = 0; w < windows; ++w) {
       runs[static_cast<size_t>(w)].col(r) = gradients.col(w);
     }
@@ -87,8 +92,9 @@ double SecondsOfEstimate(const GradientEstimator& estimator, const WorkerWeights
   ThreadPool(1).Run([&] {
     for (uint64_t run = 0; run < 3; ++run) {
       StepCounts counts;
+      EstimatorState state = Begin(estimator, weights, FoldIn(key, run));
       const double start = SecondsOn(BenchClock::kProcessor);
-      Windows(estimator, weights, FoldIn(key, run), windows, &counts);
+      Windows(estimator, weights, FoldIn(key, run), windows, &state, &counts);
       const double seconds = SecondsOn(BenchClock::kProcessor) - start;
       if (run == 0 || seconds < best) best = seconds;
     }
@@ -113,8 +119,9 @@ Config OfType(const Config& config, const std::string& type, const Json& keys) {
 // What stands for the exact gradient of each window and of their mean.
 struct Reference {
   std::string name = "none";
-  Runs windows = {};          // empty: not known
-  Eigen::MatrixXd mean = {};  // [D, R], or empty
+  std::optional<std::string> inexact = {};  // EstimatorQuality
+  Runs windows = {};                        // empty: not known
+  Eigen::MatrixXd mean = {};                // [D, R], or empty
 };
 
 struct Bench {
@@ -126,11 +133,12 @@ struct Bench {
   EstimatorPointer Make(const Config& config) const {
     return EstimatorRegistry().Make(config, optimizer, resources);
   }
-  // The same; null where it cannot be made.
-  EstimatorPointer TryMake(const Config& config) const {
+  // The same; null where it cannot be made, which `why` then says.
+  EstimatorPointer TryMake(const Config& config, std::optional<std::string>* why) const {
     try {
       return Make(config);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      *why = (why->has_value() ? **why + "; " : "") + error.what();
       return nullptr;
     }
   }
@@ -144,7 +152,7 @@ struct Bench {
     const Json counted = loss_type == "avg" ? Json::object() : Json{{"loss_type", loss_type}};
     if (window_steps == 0) {
       // FullGrad refuses what it cannot differentiate.
-      if (const auto exact = TryMake(OfType(config, "FullGrad", counted))) {
+      if (const auto exact = TryMake(OfType(config, "FullGrad", counted), &reference.inexact)) {
         reference.name = "FullGrad";
         reference.mean = RunAll(*exact->estimator, weights, key, runs, 1, &counts)[0];
         reference.windows = {reference.mean};
@@ -156,15 +164,18 @@ struct Bench {
       Eigen::MatrixXd before = Eigen::MatrixXd::Zero(weights.theta.size(), runs);
       for (int64_t w = 0; w < windows; ++w) {
         const auto exact =
-            TryMake(OfType(config, "TruncatedGrad", {{"trunc_length", (w + 1) * window_steps}}));
+            TryMake(OfType(config, "TruncatedGrad", {{"trunc_length", (w + 1) * window_steps}}),
+                    &reference.inexact);
         if (exact == nullptr) break;
         const Eigen::MatrixXd sum = static_cast<double>(w + 1) *
                                     RunAll(*exact->estimator, weights, key, runs, 1, &counts)[0];
-        reference.name = "FullGrad";
         reference.windows.emplace_back(sum - before);
         before = sum;
       }
-      if (!reference.windows.empty()) {
+      if (reference.inexact) {
+        reference.windows.clear();
+      } else {
+        reference.name = "FullGrad";
         reference.mean = MeanOverWindows(reference.windows);
         return reference;
       }
@@ -176,7 +187,7 @@ struct Bench {
     }
     keys["std"] = config.json().value("std", 0.01);
     keys["num_tasks"] = 2 * config.json().value("num_tasks", int64_t{8});
-    if (const auto long_average = TryMake(OfType(config, "FullES", keys))) {
+    if (const auto long_average = TryMake(OfType(config, "FullES", keys), &reference.inexact)) {
       reference.name = "FullES";
       reference.mean = RunAll(*long_average->estimator, weights, key, runs, 1, &counts)[0];
       if (window_steps == 0) reference.windows = {reference.mean};
@@ -186,14 +197,15 @@ struct Bench {
 };
 
 // `exact` is empty where it is not known.
-EstimatorQuality QualityOf(EstimatorQuality row, const Eigen::MatrixXd& runs,
-                           const std::string& reference, const Eigen::MatrixXd& exact) {
+EstimatorQuality QualityOf(EstimatorQuality row, const Eigen::MatrixXd& runs, const Reference& from,
+                           const Eigen::MatrixXd& exact) {
   row.variance = TraceOfCovariance(runs);
+  row.inexact = from.inexact;
   if (exact.size() == 0) {
     row.reference = "none";
     return row;
   }
-  row.reference = reference;
+  row.reference = from.name;
   row.gradient_norm = NormOfMean(exact);
   // Relative to the length of the exact gradient, whose own error counts where it is an average.
   const double norm = std::max(row.gradient_norm.value, 1e-300);
@@ -306,10 +318,12 @@ EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::Vecto
         (schedule && schedule->Shortest(1) == windows * window_steps &&
          schedule->Longest(1) == windows * window_steps &&
          whole.json().value("random_initial_iteration_offset", int64_t{0}) == 0);
-    // After a burn-in a run does not begin where an exact gradient can.
+    const auto burn_in = whole.json().value("burn_in", int64_t{0});
     const Reference reference =
-        whole.json().value("burn_in", int64_t{0}) > 0
-            ? Reference()
+        burn_in > 0
+            ? Reference{.inexact = fmt::format("after a burn_in of {} inner steps tasks are no "
+                                               "longer where an exact gradient begins",
+                                               burn_in)}
             : bench.FindReference(whole, key, windows, window_steps, whole_episode);
     row.inner_steps =
         static_cast<double>(counts.inner_steps) / static_cast<double>(options.runs * windows);
@@ -318,15 +332,14 @@ EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::Vecto
       row.window = w;
       const auto at = static_cast<size_t>(w);
       result.estimators.push_back(
-          QualityOf(row, runs[at], reference.name,
+          QualityOf(row, runs[at], reference,
                     reference.windows.empty() ? Eigen::MatrixXd() : reference.windows[at]));
     }
     // All windows of an episode together are one estimate.
     row.window = std::nullopt;
     row.inner_steps *= static_cast<double>(windows);
     row.seconds *= static_cast<double>(windows);
-    result.estimators.push_back(
-        QualityOf(row, MeanOverWindows(runs), reference.name, reference.mean));
+    result.estimators.push_back(QualityOf(row, MeanOverWindows(runs), reference, reference.mean));
   }
   return result;
 }

@@ -30,14 +30,15 @@ struct EstimatorQuality {
   std::string estimator = {};  // "<index>_<task>"
   std::string type = {};
   std::string task = {};
-  std::optional<int64_t> window = {};  // from 0; none: the mean over all windows
-  double inner_steps = 0;              // of one estimate, both of a pair counted
-  double seconds = 0;                  // of processor time on one thread
-  std::string reference = {};          // what stands for the exact gradient
-  Measured gradient_norm = {};         // of the reference's mean
-  Measured bias = {};                  // |mean - exact| / |exact|
-  Measured variance = {};              // trace of the covariance of one estimate
-  Measured cosine = {};                // of one estimate to the exact gradient, the mean
+  std::optional<int64_t> window = {};       // from 0; none: the mean over all windows
+  double inner_steps = 0;                   // of one estimate, both of a pair counted
+  double seconds = 0;                       // of processor time on one thread, without the burn-in
+  std::string reference = {};               // what stands for the exact gradient
+  std::optional<std::string> inexact = {};  // why that is not FullGrad, where it is not
+  Measured gradient_norm = {};              // of the reference's mean
+  Measured bias = {};                       // |mean - exact| / |exact|
+  Measured variance = {};                   // trace of the covariance of one estimate
+  Measured cosine = {};                     // of one estimate to the exact gradient, the mean
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -48,6 +49,7 @@ struct EstimatorQuality {
     visit("inner_steps", inner_steps);
     visit("seconds", seconds);
     visit("reference", reference);
+    visit("inexact", inexact);
     visit("gradient_norm", gradient_norm);
     visit("bias", bias);
     visit("variance", variance);
@@ -87,8 +89,8 @@ struct EstimatorBenchOptions {
 // steps before it. An estimator with a burn-in has no such reference. Where tasks or optimizer
 // cannot be differentiated, the mean over the windows is compared with FullES instead, whose own
 // error widens the interval. Where there is no reference it is called "none", and norm, bias and
-// cosine are 0. A function of config and theta but for the seconds. Throws Error if something
-// cannot be made.
+// cosine are 0. A function of config and theta but for the seconds. Throws Error if an estimator of
+// the config cannot be made.
 EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::VectorXf& theta,
                                const EstimatorBenchOptions& options);
 

@@ -83,9 +83,9 @@ Outcome RunOn(const Comparison& of, const Device* device) {
   return outcome;
 }
 
-// The largest difference relative to the largest number.
+// The largest difference, relative to the largest number of all.
 template <class Numbers>
-double LargestDifference(const Numbers& a, const Numbers& b) {
+double DifferenceToLargest(const Numbers& a, const Numbers& b) {
   double difference = 0;
   double largest = 0;
   for (size_t i = 0; i < static_cast<size_t>(std::size(a)); ++i) {
@@ -114,12 +114,12 @@ KernelComparison Compare(const Comparison& of, const Device& device) {
     const Outcome there = RunOn(of, &device);
     const Outcome again = RunOn(of, &device);
     result.repeats = there.state == again.state;
-    result.losses = LargestDifference(NumbersOf(there.trace.loss), NumbersOf(host.trace.loss));
+    result.losses = DifferenceToLargest(NumbersOf(there.trace.loss), NumbersOf(host.trace.loss));
     for (const auto& [name, array] : host.state) {
       if (array.dtype() != DType::kFloat32) continue;
       const Array copy = there.state.At(name).To(HostMemory());
       result.numbers =
-          std::max(result.numbers, LargestDifference(copy.As<float>(), array.As<float>()));
+          std::max(result.numbers, DifferenceToLargest(copy.As<float>(), array.As<float>()));
     }
   } catch (const std::exception& error) {
     result.error = error.what();
@@ -178,8 +178,8 @@ KernelComparison CompareGradients(const char* name, const PerturbationClock& clo
       const Eigen::VectorXf once = on_device(&there);
       result.repeats = result.repeats && once == on_device(&again) && there == again;
       result.numbers = std::max(
-          {result.numbers, LargestDifference(AsSpan(once), AsSpan(gradient)),
-           LargestDifference(there.To(HostMemory()).As<float>(), accumulator.As<float>())});
+          {result.numbers, DifferenceToLargest(AsSpan(once), AsSpan(gradient)),
+           DifferenceToLargest(there.To(HostMemory()).As<float>(), accumulator.As<float>())});
       result.steps += window;
     }
   } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/options.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/parallel.h"
@@ -38,6 +39,9 @@ namespace po = boost::program_options;
 constexpr const char* kDistillSynopsis = "lopt distill THETA [OPTIONS]";
 constexpr const char* kDistillPreset = "generalization";
 constexpr int64_t kDistillSeeds = 3;
+constexpr const char* kDistillRecord = "/formula.json";
+constexpr const char* kDistillTheta = "/formula.safetensors";
+constexpr const char* kDistillPage = "/steps.html";
 
 std::string DistillExamples() {
   return fmt::format("THETA is {}, whose type is LearnedScheduler.\n\n", kThetaNames) +
@@ -69,6 +73,7 @@ po::options_description DistillOptions() {
   add("out", po::value<std::string>()->value_name("DIR"),
       "Directory for the results. Default: runs/distill- and the file's name, or its directory's "
       "where that is theta.");
+  add("overwrite", "Replace the formula that is in the output directory.");
   add("threads", po::value<int>()->value_name("N"),
       "Default: one for each core that the process may use.");
   add("isa", po::value<std::string>()->value_name("NAME"),
@@ -117,6 +122,22 @@ ThetaFile ReadScheduler(const std::string& path, FailedCheck failed_check) {
   return file;
 }
 
+// Throws Error where the directory holds an earlier formula that is not to be replaced, or a file
+// of another kind that has the name of one of these.
+void CheckReplaced(const std::string& out, bool overwrite) {
+  const std::string record = out + kDistillRecord;
+  const bool has_formula = HoldsRecord(record, "lopt distill");
+  for (const char* file : {kDistillRecord, kDistillTheta, kDistillPage}) {
+    Require(has_formula || !Exists(out + file),
+            "{} holds no formula of lopt distill, but something called {}, which would be "
+            "replaced: choose another directory ({})",
+            out, file + 1, OptionWords("out"));
+  }
+  Require(overwrite || !has_formula,
+          "{} holds a formula already: replace it ({}) or choose another directory ({})", out,
+          FlagWords("overwrite"), OptionWords("out"));
+}
+
 }  // namespace
 
 int DistillCommand(const std::vector<std::string>& arguments) {
@@ -135,6 +156,7 @@ int DistillCommand(const std::vector<std::string>& arguments) {
   const int threads = ThreadsOption(*values);
   MakeOutputDirectory(out);
   const RunLock lock(out, "distill");
+  CheckReplaced(out, values->contains("overwrite"));
   const RateSchedule schedule =
       ReadOptions<LearnedSchedulerOptions>(file.learned_optimizer).schedule;
 
@@ -156,13 +178,14 @@ int DistillCommand(const std::vector<std::string>& arguments) {
     SumUp(&distilled);
     // All files at the end: whoever stops it before keeps those of an earlier call together.
     lock.RequireNotSilent();
-    WriteThetaFile(out + "/formula.safetensors", formula);
+    // First the one that says what the others are.
+    WriteRecordFile(out + kDistillRecord, distilled);
+    WriteThetaFile(out + kDistillTheta, formula);
   });
-  WriteRecordFile(out + "/formula.json", distilled);
-  WriteTextFile(out + "/steps.html",
+  WriteTextFile(out + kDistillPage,
                 DistilledPage(distilled, records, schedule, VersionAndCommit(GetBuildInfo())));
   PrintOut("{}", DistilledText(distilled, records, schedule));
-  PrintOut("\nCurves: {}/steps.html\n", out);
+  PrintOut("\nCurves: {}{}\n", out, kDistillPage);
   return kExitDone;
 }
 

@@ -51,11 +51,18 @@ FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOpt
   FitContext fit{options, {}, directory, trainings, FoldIn(seed, kFitDomain)};
   fit.tell = [&fit](const FitStage& stage, double share) { TellProgress(fit, stage, share); };
 
-  directory.Save("running");
+  directory.record().status = "running";
+  if (directory.record().measured) directory.Save();  // else what is to be replaced stays for now
   const bool ended = MeasureFit(&fit) && TryStepSizes(&fit) && SearchCandidates(&fit) &&
                      TryBases(&fit) && MetaTrainBase(&fit) && TryMetaTrained(&fit) &&
                      CompareFit(&fit);
   FitResult result{.interrupted = !ended};
+  if (!ended && directory.HoldsAnother()) {
+    result.kept_other = true;
+    result.record = fit.record();
+    result.theta = directory.start();
+    return result;
+  }
   if (ended) {
     result.judged = ReadFitJudged(directory);
     const FitVerdict verdict = JudgeFit(result.judged);

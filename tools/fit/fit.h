@@ -34,7 +34,8 @@ struct FitOptions {
 
 // What a fit has found.
 struct FitResult {
-  bool interrupted = false;            // by `stop`; it can be resumed
+  bool interrupted = false;            // by `stop`; it can be resumed, unless `kept_other`
+  bool kept_other = false;             // it was stopped before it replaced the fit in its directory
   FitRecord record = {};               // as fit.json has it
   ThetaFile theta = {};                // the best so far by the loss on inner_valid
   std::vector<FitJudged> judged = {};  // empty before the comparison has ended
@@ -81,11 +82,13 @@ struct FitResult {
 //
 // Throws Error if the request has less than 20 steps or 3 seeds or no way to tell how long to work;
 // if the time is too short, with the minutes that are needed; if `start` is no LearnedScheduler,
-// whose steps can be multiplied within theta; if out_dir holds a fit that got beyond measuring and
-// is to be refused, or none that could be resumed, or another's file in the place of one of a
-// fit's, or another process is in it; if a fit whose time is divided by the clock goes on with
-// another number of threads; if data_dir is given and the task reads nothing from it; as
-// TaskRegistry().Make, RunMetaTraining and RunEvaluation do.
+// whose steps can be multiplied within theta, or its weights are not finite; if out_dir holds a fit
+// that got beyond measuring and is to be refused, or none that could be resumed, or a run of
+// another command, or another's file in the place of one of a fit's, or another process is in it;
+// if a fit whose time is divided by the clock goes on with another number of threads, or any with
+// other data; if data_dir is given and the task reads nothing from it; as TaskRegistry().Make,
+// RunMetaTraining and RunEvaluation do. A fit that is to be replaced stays until measuring has
+// ended.
 FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOptions& options);
 
 // The request of the fit in a directory. Throws Error if there is none.

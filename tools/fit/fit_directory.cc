@@ -4,13 +4,18 @@
 #include <cmath>
 #include <string_view>
 
+#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/record.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/data/data_checksums.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_plan.h"
@@ -69,6 +74,7 @@ FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
   if (!resume) {
     CheckFitRequest(request);
     CheckFitStart(start);
+    RequireUsable(start, "fit: the start");
   }
   const TaskResources resources(record_.request.data_dir);
   task_ = TaskRegistry().Make(record_.request.task, resources);
@@ -77,21 +83,24 @@ FitDirectory::FitDirectory(const FitRequest& request, const ThetaFile& start,
   MakeOutputDirectory(out_);
   lock_ = std::make_unique<RunLock>(out_, "fit");
   if (resume) {
-    GoOn(options.threads);
+    GoOn(options.threads, resources.DataChecksums());
     return;
   }
   record_.version = options.version;
   record_.isa = CurrentIsa();
-  BeginAnew(options.existing == ExistingFit::kReplace);
+  record_.data = resources.DataChecksums();
+  CheckNew(options.existing == ExistingFit::kReplace);
 }
 
-void FitDirectory::GoOn(int threads) {
+void FitDirectory::GoOn(int threads, const std::string& data) {
+  begun_ = true;
   record_ = ReadRecordFile<FitRecord>(PathOf(kFitFile));
   start_ = ReadThetaFile(PathOf(kFitStartFile));
   Require(record_.isa == CurrentIsa(),
           "cannot resume {}: it was computed on instruction set {}, this process uses {}; pin "
           "it ({})",
           out_, record_.isa, CurrentIsa(), OptionWords("isa"));
+  RequireSameData(out_, record_.data, data);
   const FitRequest& asked = record_.request;
   const int64_t measured = record_.measured ? record_.measured->threads.value_or(threads) : threads;
   Require(measured == threads || (asked.updates && asked.trials) || record_.status == "finished",
@@ -100,10 +109,12 @@ void FitDirectory::GoOn(int threads) {
           out_, measured, threads, OptionWords("threads"));
 }
 
-void FitDirectory::BeginAnew(bool replace) {
+void FitDirectory::CheckNew(bool replace) const {
   const std::string record = PathOf(kFitFile);
-  const bool has_fit =
-      Exists(record) && ReadTextFile(record).find("\"lopt fit ") != std::string::npos;
+  const bool has_fit = HoldsRecord(record, "lopt fit");
+  Require(has_fit || !RunDirectory(out_).HoldsRunOfLopt(),
+          "{} holds a run of another command; choose another directory ({})", out_,
+          OptionWords("out"));
   for (const std::string_view name : kFitFiles) {
     Require(has_fit || !Exists(PathOf(std::string(name))),
             "{} holds no fit, but something called {}, which a fit would replace: choose another "
@@ -114,15 +125,30 @@ void FitDirectory::BeginAnew(bool replace) {
           "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
           "({})",
           out_, FlagWords("resume"), FlagWords("overwrite"), OptionWords("out"));
+}
+
+bool FitDirectory::HoldsAnother() const {
+  return !begun_ && Exists(PathOf(kFitFile)) && IsBegun(PathOf(kFitFile));
+}
+
+void FitDirectory::Begin() {
+  // The record comes before the others are removed and written, which it says are a fit's; until
+  // all are there, as that of a fit that is not begun.
+  FitRecord not_begun = record_;
+  not_begun.measured.reset();
+  WriteRecordFile(PathOf(kFitFile), not_begun);
   RemoveMatching(out_, [](std::string_view name) {
     return name != kFitFile && std::ranges::find(kFitFiles, name) != std::end(kFitFiles);
   });
-  Save();  // before the others, which it says are a fit's
   WriteThetaFile(PathOf(kFitStartFile), start_);
   WriteThetaFile(PathOf(kFitThetaFile), start_);
+  begun_ = true;
 }
 
-void FitDirectory::Save() const { WriteRecordFile(PathOf(kFitFile), record_); }
+void FitDirectory::Save() {
+  if (!begun_) Begin();
+  WriteRecordFile(PathOf(kFitFile), record_);
+}
 
 void FitDirectory::Save(const char* status) {
   record_.status = status;

@@ -24,7 +24,8 @@ inline constexpr const char* kFitCompareDirectory = "compare";
 class FitDirectory {
  public:
   // Makes the directory, or goes on with what is in it: then `request` and `start` are not read.
-  // Throws Error as RunFit does of a request, a start, a task and a directory.
+  // What is to be replaced stays until the first Save. Throws Error as RunFit does of a request, a
+  // start, a task and a directory.
   FitDirectory(const FitRequest& request, const ThetaFile& start, const FitOptions& options);
 
   std::string PathOf(const std::string& entry) const { return out_ + "/" + entry; }
@@ -35,20 +36,24 @@ class FitDirectory {
   const ThetaFile& start() const { return start_; }
   const std::shared_ptr<const TaskFamily>& task() const { return task_; }
 
-  // Writes the record.
-  void Save() const;
+  // Whether what is in the directory is still the fit that this one is to replace.
+  bool HoldsAnother() const;
+  // Writes the record; the first of a new fit, which replaces what was there, its start too.
+  void Save();
   // The same with another status.
   void Save(const char* status);
 
  private:
-  void BeginAnew(bool replace);
-  void GoOn(int threads);
+  void CheckNew(bool replace) const;
+  void Begin();
+  void GoOn(int threads, const std::string& data);
 
   const std::string out_;
   ThetaFile start_;
   FitRecord record_;
   std::shared_ptr<const TaskFamily> task_;
   std::unique_ptr<RunLock> lock_;
+  bool begun_ = false;  // what is in the directory is this fit's
 };
 
 }  // namespace lopt

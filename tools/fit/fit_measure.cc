@@ -1,7 +1,12 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <memory>
+#include <string>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/tools/fit/fit_candidate.h"
 #include "lopt/tools/fit/fit_comparison.h"
@@ -14,12 +19,37 @@ namespace {
 
 constexpr int64_t kMeasuredPairs = 4;
 
+// A file of the start while it lives: as long as measuring may fail, the directory's are those of
+// the fit that is to be replaced.
+class StartFile {
+ public:
+  explicit StartFile(const FitDirectory& directory)
+      : path_(directory.PathOf(kFitStartFile) + ".tmp.measuring") {
+    WriteThetaFile(path_, directory.start());
+  }
+  ~StartFile() {
+    try {
+      RemoveAll(path_);
+    } catch (const Error& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+  StartFile(const StartFile&) = delete;
+  StartFile& operator=(const StartFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // The expected seconds of an update of theta, by one of fewer pairs that is not kept.
 double MeasureUpdate(const FitContext& fit, bool log_loss) {
   const FitRequest& request = fit.request();
+  const StartFile start(fit.directory);
   const MetaTrainResult result = RunMetaTraining(
       FitMetaConfig(request, fit.directory.start().learned_optimizer, log_loss, 1, kMeasuredPairs,
-                    fit.directory.PathOf(kFitStartFile)),
+                    start.path()),
       {.threads = fit.options.threads, .version = fit.options.version, .stop = fit.options.stop});
   int64_t inner_steps = 0;
   for (const StepCounts& counts : result.totals) inner_steps += counts.inner_steps;

@@ -125,7 +125,9 @@ struct FitRecord {
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program
   std::string isa = {};      // instruction set of the kernels
-  FitRequest request = {};   // what is asked for
+  // TaskResources::DataChecksums; none: not known
+  std::optional<std::string> data = {};
+  FitRequest request = {};  // what is asked for
   std::optional<FitMeasurement> measured = {};
   std::optional<FitSearch> steps = {};   // over multipliers of steps, in short trainings
   std::optional<FitSearch> search = {};  // in whole trainings; grows by rounds
@@ -145,6 +147,7 @@ struct FitRecord {
     visit("status", status);
     visit("version", version);
     visit("isa", isa);
+    visit("data", data);
     visit("request", request);
     visit("measured", measured);
     visit("steps", steps);

@@ -95,7 +95,7 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
           best->contender.name, LossInWords(*best, "with", "which"), below, seeds)};
 }
 
-std::string FitTable(const std::vector<FitJudged>& judged) {
+std::string FitTable(const std::vector<FitJudged>& judged, size_t columns) {
   const FitJudged* fitted = FindFitted(judged);
   std::vector<const FitJudged*> order;
   for (const FitJudged& one : judged) order.push_back(&one);
@@ -116,7 +116,7 @@ std::string FitTable(const std::vector<FitJudged>& judged) {
          FormatDuration(contender.seconds)},
         one == fitted ? "> " : "  ");
   }
-  return table.Text(kTerminalColumns);
+  return table.Text(columns);
 }
 
 }  // namespace lopt

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "lopt/base/wrapped.h"
 #include "lopt/tools/fit/fit_record.h"
 
 namespace lopt {
@@ -30,7 +32,8 @@ struct FitVerdict {
 // loss with the others.
 FitVerdict JudgeFit(const std::vector<FitJudged>& judged);
 
-// One line for each, the best first, what was fitted marked, in lines of at most 80 characters.
-std::string FitTable(const std::vector<FitJudged>& judged);
+// One line for each, the best first, what was fitted marked, in lines of at most so many
+// characters.
+std::string FitTable(const std::vector<FitJudged>& judged, size_t columns = kTerminalColumns);
 
 }  // namespace lopt

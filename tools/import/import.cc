@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <boost/program_options.hpp>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -31,6 +32,9 @@ namespace po = boost::program_options;
 
 namespace {
 
+constexpr const char* kLearnedOptimizer = "learned_optimizer";
+constexpr const char* kThetaFormats = "lopt theta ";  // what lopt's formats begin with, newer too
+
 // Celo, the predecessor, has files of the same names for another network.
 void CheckIsNotCelo1(const std::vector<FoundArray>& arrays, const std::string& type,
                      const std::string& file) {
@@ -43,22 +47,66 @@ void CheckIsNotCelo1(const std::vector<FoundArray>& arrays, const std::string& t
   }
 }
 
-// The type and options that a file of lopt holds, as JSON; none in a file of another program.
-std::optional<std::string> OwnOptimizer(const std::string& file) {
-  constexpr const char* kName = "learned_optimizer";
-  const std::vector<std::byte> bytes = ReadFile(file);
+// What a file of lopt says beside its tensors. Files of other programs say nothing of it.
+struct Origin {
+  std::optional<std::string> learned_optimizer;  // type and options, JSON
+  ThetaFile made = {};                           // how the weights were made
+};
+
+// The bytes of an array, as lopt export --format npz writes texts; none where there is no such.
+std::optional<std::string> TextIn(const NamedArrays& arrays, const std::string& name) {
+  if (!arrays.Contains(name) || arrays.At(name).dtype() != DType::kUint8) return std::nullopt;
+  const auto text = arrays.At(name).As<uint8_t>();
+  return std::string(text.begin(), text.end());
+}
+
+int64_t ParseHorizon(const std::string& text, const std::string& file) {
+  int64_t horizon = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), horizon);
+  Require(error == std::errc() && end == text.data() + text.size() && horizon > 0,
+          "{}: trained_horizon must be a whole number above 0, got '{}'", file, text);
+  return horizon;
+}
+
+Origin OriginInNpz(const std::vector<std::byte>& bytes, const std::string& file) {
   std::vector<OtherArray> others;
+  const NamedArrays arrays = ParseNpz(bytes, file, &others);
+  Origin origin{.learned_optimizer = TextIn(arrays, kLearnedOptimizer)};
+  if (!origin.learned_optimizer) return {};
+  if (const auto horizon = TextIn(arrays, "trained_horizon")) {
+    origin.made.trained_horizon = ParseHorizon(*horizon, file);
+  }
+  if (const auto range = TextIn(arrays, "trained_range")) {
+    origin.made.trained_range = ParseTrainedRange(*range, file + ": trained_range");
+  }
+  return origin;
+}
+
+// Of a theta file of lopt, its own checks are made. `given`: its optimizer, should it name none.
+Origin OriginInSafetensors(const std::vector<std::byte>& bytes, const std::string& file,
+                           const Config& given, FailedCheck failed_check) {
+  std::vector<OtherArray> others;
+  const ArrayFile read = ParseArrayFile(bytes, file, &others);
+  const auto named = read.metadata.find(kLearnedOptimizer);
+  const auto format = read.metadata.find("format");
+  if (format != read.metadata.end() && format->second.starts_with(kThetaFormats)) {
+    const bool nameless = named == read.metadata.end() || named->second.empty();
+    ThetaFile made =
+        ReadThetaFile(file, nameless ? std::optional(given) : std::nullopt, failed_check);
+    return {.learned_optimizer = made.learned_optimizer.Dump(-1), .made = std::move(made)};
+  }
+  if (named == read.metadata.end()) return {};
+  return {.learned_optimizer = named->second};
+}
+
+Origin OriginIn(const std::string& file, const Config& given, FailedCheck failed_check) {
+  const std::vector<std::byte> bytes = ReadFile(file);
   if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
           .starts_with("PK")) {
-    const NamedArrays arrays = ParseNpz(bytes, file, &others);
-    if (!arrays.Contains(kName) || arrays.At(kName).dtype() != DType::kUint8) return std::nullopt;
-    const auto text = arrays.At(kName).As<uint8_t>();
-    return std::string(text.begin(), text.end());
+    return OriginInNpz(bytes, file);
   }
-  if (!file.ends_with(".safetensors")) return std::nullopt;
-  const ArrayFile read = ParseArrayFile(bytes, file, &others);
-  const auto found = read.metadata.find(kName);
-  return found == read.metadata.end() ? std::nullopt : std::optional(found->second);
+  if (!file.ends_with(".safetensors")) return {};
+  return OriginInSafetensors(bytes, file, given, failed_check);
 }
 
 }  // namespace
@@ -79,7 +127,8 @@ int ImportCommand(const std::vector<std::string>& arguments) {
       "Where in the file the weights are, if there are several that fit; '.' is the top.")(
       "decays", po::value(&decays)->value_name("JSON"),
       "The offsets of the decays, for weights of PyLO: '{\"momentum_decays\": [...], "
-      "\"rms_decays\": [...], \"adafactor_decays\": [...]}'.");
+      "\"rms_decays\": [...], \"adafactor_decays\": [...]}'.")(kDespiteFailedCheck,
+                                                               kDespiteFailedCheckText);
   const auto values = ParseCommandLine(
       arguments, options, "file", 1, synopsis,
       "FILE holds haiku params as google/learned_optimization has them: an .npz file, the msgpack\n"
@@ -94,12 +143,15 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   std::error_code ignored;
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
 
-  ThetaFile theta_file;
-  const auto own = (*values)["learned-optimizer"].defaulted() ? OwnOptimizer(file) : std::nullopt;
+  const Config given = Config::Parse(optimizer_text, "--learned-optimizer");
+  Origin origin = OriginIn(file, given, FailedCheckOf(*values));
+  const auto own =
+      (*values)["learned-optimizer"].defaulted() ? origin.learned_optimizer : std::nullopt;
+  // Other options or another name do not change how the weights were made.
+  ThetaFile theta_file = std::move(origin.made);
   try {
     theta_file.learned_optimizer =
-        ResolvedOptimizer(own ? Config::Parse(*own, file + ": learned_optimizer")
-                              : Config::Parse(optimizer_text, "--learned-optimizer"));
+        ResolvedOptimizer(own ? Config::Parse(*own, file + ": " + kLearnedOptimizer) : given);
   } catch (const Error& error) {
     if (!own) throw;
     Fail("{}; give --learned-optimizer", error.what());

@@ -57,9 +57,16 @@ class OwnRun {
 
   // A run is there that was resumed or started by this launch, and not one that was there before.
   bool Exists() const { return resume_ || ManifestIsOwn(); }
-  // What its manifest says; empty if none of this launch's ranks has written one.
+  // What its manifest says; empty if none of this launch's ranks has written one, or if it cannot
+  // be read, which ends no launch: the next attempt replaces it.
   std::string Status() const {
-    return ManifestIsOwn() ? directory_.ReadManifest().status : std::string();
+    if (!ManifestIsOwn()) return "";
+    try {
+      return directory_.ReadManifest().status;
+    } catch (const Error& error) {
+      Say("{}", error.what());
+      return "";
+    }
   }
   // Step of its newest checkpoint; -1 if there is none.
   int64_t Checkpoint() const {
@@ -158,6 +165,7 @@ class Supervisor {
       if (stop_.Count() > 0) return Stopped("no job runs");
       const int ranks = policy_.ranks();
       const JobEnd end = RunJob(ranks);
+      went_back_ = went_back_ || end.started;
       const int code = end.process.exit_code;
       const std::string status = run_.Status();
       if (status == "finished") return kExitDone;
@@ -206,9 +214,17 @@ class Supervisor {
            options_.restart.min_ranks < options_.restart.ranks;
   }
 
+  // Whether the next attempt is to give up what was made after options_.from. One that dies in the
+  // middle of that leaves later checkpoints, from which none is to go on.
+  bool GoesBack() const { return options_.from && !went_back_; }
+
+  // Step of the checkpoint that the next attempt goes on from; -1: none.
+  int64_t Checkpoint() const { return GoesBack() ? *options_.from : run_.Checkpoint(); }
+
   std::string DescribeCheckpoint() const {
-    const int64_t checkpoint = run_.Checkpoint();
-    return checkpoint < 0 ? "the beginning" : fmt::format("checkpoint {}", checkpoint);
+    const int64_t checkpoint = Checkpoint();
+    if (checkpoint < 0) return "the beginning";
+    return fmt::format("checkpoint {}{}", checkpoint, GoesBack() ? " (--from)" : "");
   }
 
   // Ends early when a stop is asked for.
@@ -222,7 +238,7 @@ class Supervisor {
 
   // Tells of a failure and returns the delay before the next attempt.
   std::optional<double> Fail(int64_t attempt, int ranks, const JobEnd& end) {
-    const int64_t checkpoint = run_.Checkpoint();
+    const int64_t checkpoint = Checkpoint();
     const std::optional<double> delay = policy_.AfterFailure(
         {.started = end.started, .checkpoint = checkpoint, .updates = end.updates});
     Say("{}", Describe(end));
@@ -230,16 +246,26 @@ class Supervisor {
       Say("restart {} on {} ranks from {} in {:g} s", attempt, policy_.ranks(),
           DescribeCheckpoint(), *delay);
     }
-    AppendRestartLog(options_.out_dir, {.attempt = attempt,
-                                        .ranks = ranks,
-                                        .exit_code = end.process.exit_code,
-                                        .reason = end.reason,
-                                        .culprits = end.culprits,
-                                        .updates = std::max(end.updates, checkpoint),
-                                        .checkpoint = checkpoint,
-                                        .restarted = delay.has_value(),
-                                        .delay_seconds = delay.value_or(0)});
+    Log({.attempt = attempt,
+         .ranks = ranks,
+         .exit_code = end.process.exit_code,
+         .reason = end.reason,
+         .culprits = end.culprits,
+         .updates = std::max(end.updates, checkpoint),
+         .checkpoint = checkpoint,
+         .restarted = delay.has_value(),
+         .delay_seconds = delay.value_or(0)});
     return delay;
+  }
+
+  // A full disk is no reason to end the launch.
+  void Log(const FailedAttempt& attempt) {
+    try {
+      AppendRestartLog(options_.out_dir, attempt);
+    } catch (const Error& error) {
+      if (!log_failed_) Say("{}; the launch goes on without", error.what());
+      log_failed_ = true;
+    }
   }
 
   std::vector<std::string> CommandLine(int ranks) const {
@@ -248,7 +274,7 @@ class Supervisor {
     words.insert(words.end(), options_.program.begin(), options_.program.end());
     if (run_.Exists()) {
       words.emplace_back("--resume");
-      if (options_.from && !run_.ManifestIsOwn()) {
+      if (GoesBack()) {
         words.insert(words.end(), {"--from", std::to_string(*options_.from)});
       }
     } else if (options_.overwrite) {
@@ -316,6 +342,8 @@ class Supervisor {
   OwnRun run_;
   RestartPolicy policy_;
   ProcessReaper reaper_;
+  bool went_back_ = false;   // a learner has reported, which it does after it has gone back
+  bool log_failed_ = false;  // restarts.jsonl could not be written, and that has been said
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ struct SupervisorOptions {
   std::vector<std::string> program = {};
   std::string out_dir = {};
   bool resume = false;  // the first attempt goes on with the run in out_dir
-  // With resume: the checkpoint that attempts go on from, until one has; later ones go on from the
-  // newest.
+  // With resume: the checkpoint that attempts go on from, until the learner of one has reported;
+  // later ones go on from the newest.
   std::optional<int64_t> from = {};
   bool overwrite = false;  // attempts that start a run replace it; restarts.jsonl begins anew
   RestartOptions restart = {};
@@ -36,7 +36,8 @@ struct SupervisorOptions {
 // Runs `mpiexec -n <ranks> <program>` until the run's manifest says that it has finished, and
 // starts it again, with --resume, when it ends otherwise; restart_policy.h says when. Once a rank
 // has ended badly mpiexec is given a second to end and is then killed. Messages go to standard
-// error, a line per failure that names rank, host and last step to `<out_dir>/restarts.jsonl` too.
+// error, a line per failure that names rank, host and last step to `<out_dir>/restarts.jsonl` too;
+// if that cannot be written, a message says so once.
 //
 // Returns
 // - kExitDone if the manifest says "finished", whatever mpiexec's exit code is;

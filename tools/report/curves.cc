@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include "lopt/learner/mean.h"
 
@@ -27,6 +29,40 @@ Curve ToCurve(const Series& series, const NamedSeries& named, bool in_legend) {
           .y = series.value,
           .color = named.color,
           .dash = named.dash};
+}
+
+// How the series of a figure are drawn.
+struct WaysDrawn {
+  std::set<size_t> windows = {};       // records that running means are over
+  std::set<size_t> pale_groups = {};   // records behind a pale point
+  std::set<size_t> point_groups = {};  // records behind a point of a series that is not smoothed
+};
+
+// "13", or "up to 13" where there are others.
+std::string Largest(const std::set<size_t>& groups) {
+  return fmt::format("{}{}", groups.size() == 1 ? "" : "up to ", *groups.rbegin());
+}
+
+// For the caption; empty where every record is a point.
+std::string HowDrawn(const WaysDrawn& drawn) {
+  const bool thinned = !drawn.point_groups.empty() && *drawn.point_groups.rbegin() > 1;
+  if (drawn.windows.empty()) {
+    return thinned
+               ? fmt::format("Each point is the mean of {} records.", Largest(drawn.point_groups))
+               : "";
+  }
+  std::string text = drawn.windows.size() == 1
+                         ? fmt::format("running mean over {} records", *drawn.windows.begin())
+                         : fmt::format("running mean over 1/{} of its records", kRunCurvePart);
+  text = (drawn.point_groups.empty() ? "Line: " : "Smoothed line: ") + text;
+  if (!drawn.pale_groups.empty()) {
+    text += *drawn.pale_groups.rbegin() == 1 ? "; pale: every record"
+            : drawn.pale_groups.size() == 1
+                ? fmt::format("; pale: mean of each {} records", *drawn.pale_groups.begin())
+                : fmt::format("; pale: mean of {} records", Largest(drawn.pale_groups));
+  }
+  if (thinned) text += fmt::format("; others: mean of {} records", Largest(drawn.point_groups));
+  return text + ".";
 }
 
 }  // namespace
@@ -64,58 +100,46 @@ Series Smoothed(const Series& series, size_t window) {
 }
 
 Figure SeriesFigure(Figure figure, const std::vector<NamedSeries>& all, bool as_they_are) {
-  size_t longest = 0;
-  size_t present = 0;
-  size_t not_finite = 0;
-  for (const NamedSeries& named : all) {
-    if (named.series == nullptr) continue;
-    ++present;
-    longest = std::max(longest, named.series->step.size());
-    not_finite += static_cast<size_t>(std::ranges::count_if(
-        named.series->value, [](double value) { return !std::isfinite(value); }));
-  }
-  const bool smooth = !as_they_are && longest > kUnsmoothed;
-  const size_t window = longest / kRunCurvePart | 1;
-  const bool records = smooth && present <= kCurvesWithRecords;
-  const bool legend = present > 1;
+  std::vector<NamedSeries> present;
+  std::ranges::copy_if(all, std::back_inserter(present),
+                       [](const NamedSeries& named) { return named.series != nullptr; });
+  const bool pale = present.size() <= kCurvesWithRecords;
+  const bool legend = present.size() > 1;
+  int64_t not_finite = 0;
+  WaysDrawn drawn;
   if (figure.x_label.empty()) figure.x_label = "updates of theta";
-  for (const NamedSeries& named : all) {
-    if (named.series == nullptr) continue;
-    if (!smooth) {
+  for (const NamedSeries& named : present) {
+    const size_t size = named.series->step.size();
+    const size_t group = GroupSize(size, kCurvePoints);
+    not_finite += std::ranges::count_if(named.series->value,
+                                        [](double value) { return !std::isfinite(value); });
+    if (as_they_are || named.as_it_is || size <= kUnsmoothed) {
       Curve curve = ToCurve(Thinned(*named.series, kCurvePoints), named, legend);
-      if (longest <= kUnsmoothed) curve.style = Curve::Style::kPoints;
+      if (size <= kUnsmoothed) curve.style = Curve::Style::kPoints;
       figure.curves.push_back(std::move(curve));
+      drawn.point_groups.insert(group);
       continue;
     }
-    if (records) {
+    if (pale) {
       Curve faint = ToCurve(Thinned(*named.series, kCurvePoints), named, false);
       faint.style = Curve::Style::kFaint;
       figure.curves.push_back(std::move(faint));
+      drawn.pale_groups.insert(group);
     }
+    const size_t window = size / kRunCurvePart | 1;
     const Series fine = Thinned(*named.series, kSmoothedPoints);
-    const size_t group = GroupSize(named.series->step.size(), kSmoothedPoints);
-    const size_t fine_window = (window + group / 2) / group | 1;
+    const size_t fine_group = GroupSize(size, kSmoothedPoints);
+    const size_t fine_window = (window + fine_group / 2) / fine_group | 1;
     figure.curves.push_back(
         ToCurve(Thinned(Smoothed(fine, fine_window), kCurvePoints), named, legend));
+    drawn.windows.insert(window);
   }
-  const auto say = [&](const std::string& text) {
-    figure.caption += (figure.caption.empty() ? "" : " ") + text;
-  };
-  const size_t group = GroupSize(longest, kCurvePoints);
-  if (smooth) {
-    std::string text = fmt::format("Line: running mean over {} records", window);
-    if (records && group > 1) {
-      text += fmt::format("; pale: mean of each {} records", group);
-    } else if (records) {
-      text += "; pale: every record";
-    }
-    say(text + ".");
-  } else if (group > 1) {
-    say(fmt::format("Each point is the mean of {} records.", group));
-  }
+  std::string how = HowDrawn(drawn);
   if (not_finite > 0) {
-    say(fmt::format("{} values that are not finite are not drawn.", not_finite));
+    how += fmt::format("{}{} values that are not finite are not drawn.", how.empty() ? "" : " ",
+                       not_finite);
   }
+  if (!how.empty()) figure.caption += (figure.caption.empty() ? "" : " ") + how;
   return figure;
 }
 

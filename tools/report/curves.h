@@ -23,11 +23,12 @@ struct NamedSeries {
   const Series* series = nullptr;  // null: there is none
   int color = 0;
   int dash = 0;
+  bool as_it_is = false;  // never smoothed
 };
 
-// A figure of series over updates. Long series are drawn as running means, with the records behind
-// them where there are few curves; `figure`'s caption is told so. With `as_they_are` nothing is
-// smoothed.
+// A figure of series over updates. Long series are drawn as running means over 1/25 of their own
+// records, with the records behind them where there are few curves; `figure`'s caption is told so.
+// With `as_they_are` nothing is smoothed.
 Figure SeriesFigure(Figure figure, const std::vector<NamedSeries>& all, bool as_they_are = false);
 
 // Points that a curve has at most.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "lopt/tools/progress_line.h"
 #include "lopt/tools/report/html.h"
 
 namespace lopt {
@@ -22,7 +23,7 @@ std::string QualityTable(const EstimatorBench& bench) {
     rows.push_back(
         {.cells = {EscapeHtml(row.estimator), EscapeHtml(row.type),
                    row.window ? std::to_string(*row.window) : "all", EscapeHtml(row.reference),
-                   fmt::format("{:g}", row.inner_steps), fmt::format("{:.3g}", row.seconds),
+                   FormatCount(row.inner_steps), fmt::format("{:.3g}", row.seconds),
                    known ? Cell(row.bias) : "", known ? Cell(row.cosine) : "", Cell(row.variance),
                    fmt::format("{:.4g}", row.VariancePer1000Steps().value),
                    fmt::format("{:.4g}", row.VariancePerSecond().value)}});

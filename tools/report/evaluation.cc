@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "lopt/base/config.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/evaluation/narrow_table.h"
@@ -64,7 +67,10 @@ void AddVerdicts(const Evaluations& evaluations, const std::vector<ComparedSumma
 void AddTasks(const Evaluations& evaluations, const std::vector<ComparedSummary>& summaries,
               const Looks& looks, ReportPage* page) {
   page->Subsection("By task");
-  for (size_t e = 0; e < evaluations.size(); ++e) AddRatios(summaries[e], looks.shown(), page);
+  for (size_t e = 0; e < evaluations.size(); ++e) {
+    AddRatios(summaries[e], looks.shown(), evaluations.size() == 1 ? "" : evaluations[e].label,
+              page);
+  }
   AddTaskFigures(evaluations, summaries, looks, page);
 }
 
@@ -159,6 +165,38 @@ void ReproduceEvaluation(const Evaluations& evaluations, ReportPage* page) {
   }
 }
 
+// The seeds of a config; none where it does not say.
+std::optional<int64_t> SeedsOf(const EvaluationRecord& evaluation) {
+  if (evaluation.config.empty()) return std::nullopt;
+  try {
+    const Config config = Config::Parse(evaluation.config, evaluation.path + "/config.json");
+    const auto seeds = config.json().find("seeds");
+    if (seeds == config.json().end() || !seeds->is_number_integer()) return std::nullopt;
+    return seeds->get<int64_t>();
+  } catch (const Error&) {
+    return std::nullopt;  // the page shows the config as it is
+  }
+}
+
+// Drops the results of the last task unless each optimizer of the manifest has all seeds: an
+// evaluation that died while it wrote them goes on before them, too.
+void DropUnfinishedTask(EvaluationRecord* evaluation) {
+  const std::optional<int64_t> seeds = SeedsOf(*evaluation);
+  if (evaluation->results.empty() || !evaluation->manifest || !seeds) return;
+  const std::string task = evaluation->results.back().task;
+  for (const OptimizerInfo& optimizer : evaluation->manifest->optimizers) {
+    const int64_t there = std::ranges::count_if(evaluation->results, [&](const RunResult& run) {
+      return run.task == task && run.optimizer == optimizer.name;
+    });
+    if (there >= *seeds) continue;
+    evaluation->damage.push_back(fmt::format(
+        "{}/results.jsonl: the last task, {}, has {} of {} results of {}; it is left out",
+        evaluation->path, task, there, *seeds, optimizer.name));
+    std::erase_if(evaluation->results, [&](const RunResult& run) { return run.task == task; });
+    return;
+  }
+}
+
 }  // namespace
 
 EvaluationRecord ReadEvaluation(const std::string& path, const std::string& label) {
@@ -173,6 +211,7 @@ EvaluationRecord ReadEvaluation(const std::string& path, const std::string& labe
   Results results = ReadResults(path + "/results.jsonl");
   evaluation.results = std::move(results.runs);
   if (!results.damage.empty()) evaluation.damage.push_back(results.damage);
+  DropUnfinishedTask(&evaluation);
   return evaluation;
 }
 

@@ -20,7 +20,8 @@ struct EvaluationRecord {
   std::vector<std::string> damage = {};
 };
 
-// Throws Error as ReadResults does.
+// A last task that was not written whole is left out, with a line of `damage`. Throws Error as
+// ReadResults does.
 EvaluationRecord ReadEvaluation(const std::string& path, const std::string& label);
 
 // The distinct values of a member over all results, in their order.

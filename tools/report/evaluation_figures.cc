@@ -105,8 +105,9 @@ void LeaveOutZeros(Figure* figure) {
   }
 }
 
-// A forest plot of the rows of one task and number of steps.
-Figure SectionForest(SummaryRows section) {
+// A forest plot of the rows of one task and number of steps; none where no row but the unit's has a
+// ratio.
+std::optional<Figure> SectionForest(SummaryRows section) {
   const auto unit = std::ranges::find_if(section, &SummaryRow::best_baseline);
   const std::string whose = unit == section.end() ? "tuned Adam" : unit->optimizer;
   Figure figure{.title = fmt::format("{}, {} steps: ratios of test losses to {}", section[0].task,
@@ -124,7 +125,7 @@ Figure SectionForest(SummaryRows section) {
                                    .bold = !row->learning_rate,
                                    .word = ToString(verdict)});
   }
-  return figure;
+  return figure.forest->rows.size() < 2 ? std::nullopt : std::optional(std::move(figure));
 }
 
 // The learning curves of one task, of all evaluations; null without any.
@@ -304,10 +305,11 @@ void AddTaskFigures(const std::vector<EvaluationRecord>& evaluations,
       const std::vector<SummaryRows> sections = Sections(summaries[e].summary);
       if (sections.size() == 1) continue;  // it stands above
       for (const SummaryRows section : sections) {
-        if (section[0].task != task || !section[0].test_ratio) continue;
-        Figure figure = SectionForest(section);
-        if (evaluations.size() > 1) figure.title = evaluations[e].label + ": " + figure.title;
-        page->AddFigure(std::move(figure));
+        if (section[0].task != task) continue;
+        std::optional<Figure> figure = SectionForest(section);
+        if (!figure) continue;
+        if (evaluations.size() > 1) figure->title = evaluations[e].label + ": " + figure->title;
+        page->AddFigure(std::move(*figure));
       }
     }
   }

@@ -37,7 +37,8 @@ class Looks {
 // The best first, then what is not a number; equals in their order.
 std::vector<const SummaryRow*> SortedByTestLoss(SummaryRows section);
 
-// The forest plot of all tasks; none if losses are not compared with those of a baseline.
+// The forest plot of all tasks; none if losses are not compared with those of a baseline, or on one
+// task none is a fraction of them.
 std::optional<Figure> ForestOf(const ComparedSummary& compared);
 
 // The learning curves of each task and, where there are several, its forest plots. An evaluation

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "lopt/evaluation/summary_text.h"
+#include "lopt/tools/progress_line.h"
 #include "lopt/tools/report/evaluation_figures.h"
 #include "lopt/tools/report/html.h"
 
@@ -22,6 +24,7 @@ constexpr size_t kMatrixColumns = 8;  // that fit without scrolling
 std::string ShortNumber(double value) { return fmt::format("<span>{:.4g}</span>", value); }
 
 std::string Cell(const Estimate& estimate) {
+  if (!HasInterval(estimate)) return ShortNumber(estimate.value);
   return fmt::format("{} <span class=\"pale\">[{:.3g}, {:.3g}]</span>", ShortNumber(estimate.value),
                      estimate.interval.low, estimate.interval.high);
 }
@@ -47,11 +50,12 @@ std::string Word(Verdict verdict) {
              : word;
 }
 
-// "120 (1.7 times)"; "never".
+// "120 (1.7 times)"; "never". Steps and seconds are written out: 30,000, not 3e+04.
 std::string Reached(const std::optional<double>& of, const std::optional<double>& speedup) {
-  std::string text = Cell(of);
-  if (!of || !std::isfinite(*of) || !speedup) return text;
-  return fmt::format("{} <span class=\"pale\">({:.3g} &times;)</span>", text, *speedup);
+  if (!of || !std::isfinite(*of)) return Cell(of);
+  const std::string text = *of < 9999.5 ? ShortNumber(*of) : FormatCount(*of);
+  if (!speedup) return text;
+  return fmt::format("{} <span class=\"pale\">({} &times;)</span>", text, Rounded(*speedup, 3));
 }
 
 std::string SectionName(SummaryRows section) {
@@ -66,8 +70,7 @@ std::string LearningRateCell(const SummaryRow& row) {
 
 // A ratio and whether it is beyond chance.
 std::string RatioCell(const SummaryRow& row, Verdict verdict) {
-  if (!row.test_ratio || std::isnan(row.test_ratio->value)) return "-";
-  const std::string text = Rounded(row.test_ratio->value, 3);
+  const std::string text = row.test_ratio ? Rounded(row.test_ratio->value, 3) : "-";
   return verdict == Verdict::kBetter  ? "<span class=\"better\">&#9660; " + text + "</span>"
          : verdict == Verdict::kWorse ? "<span class=\"worse\">&#9650; " + text + "</span>"
                                       : text;
@@ -138,22 +141,26 @@ void AddAggregate(const ComparedSummary& compared, ReportPage* page) {
 }
 
 void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& optimizers,
-               ReportPage* page) {
+               const std::string& label, ReportPage* page) {
   const std::vector<SummaryRows> sections = Sections(compared.summary);
   const std::string& unit = compared.comparison.unit;
   if (sections.size() < 2 || unit.empty()) return;
-  const size_t columns = std::min(optimizers.size(), kMatrixColumns);
+  std::vector<std::string> shown;
+  std::ranges::copy_if(optimizers, std::back_inserter(shown), [&](const std::string& optimizer) {
+    const auto& rows = compared.summary.rows;
+    return std::ranges::find(rows, optimizer, &SummaryRow::optimizer) != rows.end();
+  });
+  if (shown.size() > kMatrixColumns) shown.resize(kMatrixColumns);
+  if (shown.empty()) return;
   std::vector<std::string> header = {"task"};
-  for (size_t o = 0; o < columns; ++o) header.push_back(EscapeHtml(optimizers[o]));
+  for (const std::string& optimizer : shown) header.push_back(EscapeHtml(optimizer));
   std::vector<std::pair<double, HtmlRow>> rows;  // by the first optimizer's ratio
   for (const SummaryRows section : sections) {
     const bool has_best = std::ranges::any_of(section, &SummaryRow::best_baseline);
     double first = std::numeric_limits<double>::infinity();
     HtmlRow line{.cells = {EscapeHtml(SectionName(section))}};
-    for (size_t o = 0; o < columns; ++o) {
-      const auto row = std::ranges::find_if(section, [&](const SummaryRow& candidate) {
-        return candidate.optimizer == optimizers[o];
-      });
+    for (size_t o = 0; o < shown.size(); ++o) {
+      const auto row = std::ranges::find(section, shown[o], &SummaryRow::optimizer);
       if (row == section.end()) {
         line.cells.emplace_back();
         continue;
@@ -169,9 +176,9 @@ void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& 
   std::vector<HtmlRow> lines;
   for (auto& [ratio, line] : rows) lines.push_back(std::move(line));
   page->AddHtml(HtmlTable(
-      fmt::format("Ratios of test losses to {}, sorted by {}'s; a triangle downwards marks what is "
-                  "better beyond chance, upwards what is worse.",
-                  unit, optimizers[0]),
+      fmt::format("{}Ratios of test losses to {}, sorted by {}'s; a triangle downwards marks what "
+                  "is better beyond chance, upwards what is worse.",
+                  label.empty() ? "" : label + ": ", unit, shown[0]),
       header, lines, 1));
 }
 
@@ -194,7 +201,7 @@ void AddTaskTables(const Summary& summary, ReportPage* page) {
                      Reached(row->steps_to_adam, row->speedup),
                      Reached(row->seconds_to_adam, row->seconds_speedup),
                      fmt::format("{} / {} of {}", row->diverged, row->blown_up, row->seeds),
-                     LearningRateCell(*row), fmt::format("{:.2g}", row->seconds)},
+                     LearningRateCell(*row), Rounded(row->seconds, 2)},
            .ours = !row->learning_rate});
     }
     page->AddHtml(HtmlTable(SectionName(section), header, rows, 1));

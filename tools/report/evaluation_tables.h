@@ -29,9 +29,10 @@ void AddComparison(const OptimizerComparison& comparison, ReportPage* page);
 void AddAggregate(const ComparedSummary& compared, ReportPage* page);
 
 // Test losses as fractions of the best baseline's (or tuned Adam's), a row for each task and number
-// of steps and a column for each of the first of `optimizers`. Nothing of a single task.
+// of steps and a column for each of the first of `optimizers` that it has. Nothing of a single
+// task. `label`: of the evaluation where there are several, else empty.
 void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& optimizers,
-               ReportPage* page);
+               const std::string& label, ReportPage* page);
 
 // All figures of each task and number of steps.
 void AddTaskTables(const Summary& summary, ReportPage* page);

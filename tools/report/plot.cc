@@ -12,8 +12,16 @@
 
 namespace lopt {
 
+namespace {
+
+constexpr double kAxesAway = 100;  // axes away from a picture
+
+}  // namespace
+
 std::string PlotCoordinate(double part) {
-  const double rounded = std::round(10 * kPlotScale * part) / 10;
+  // What is further out only gives the direction of a line; larger numbers would have exponents.
+  const double within = std::clamp(part, -kAxesAway, kAxesAway);
+  const double rounded = std::round(10 * kPlotScale * within) / 10;
   return fmt::format("{:.6g}", rounded == 0 ? 0.0 : rounded);
 }
 

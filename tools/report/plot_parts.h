@@ -14,7 +14,7 @@ namespace lopt {
 inline constexpr double kPlotScale = 1000;  // of coordinates
 inline constexpr int kTicksOfX = 5;         // that fit on a phone
 
-// A part of an axis, of 1, as coordinates have it.
+// A part of an axis, of 1, as coordinates have it: digits without an exponent, which scripts read.
 std::string PlotCoordinate(double part);
 
 // A part of 1.

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lopt/base/choices.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/train/training.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tools/report/curves.h"
@@ -54,7 +59,8 @@ void AddQuantity(const Trainings& runs, const std::string& quantity, ReportPage*
       all.push_back({.label = runs.size() == 1 ? name : runs[r].label + ": " + name,
                      .series = &at->second,
                      .color = static_cast<int>(r),
-                     .dash = dash++});
+                     .dash = dash++,
+                     .as_it_is = name != ToString(Split::kTrain)});  // of all of a split
     }
   }
   page->AddFigure(SeriesFigure({.title = "Training: " + quantity,
@@ -67,7 +73,16 @@ void AddQuantity(const Trainings& runs, const std::string& quantity, ReportPage*
 
 }  // namespace
 
-bool IsTraining(const RunRecord& run) { return run.metrics.series.contains("loss/train"); }
+bool IsTraining(const RunRecord& run) {
+  if (!run.metrics.series.empty()) return run.metrics.series.contains("loss/train");
+  // Without records its files tell: the only task of its config, or a model.
+  if (Exists(RunDirectory(run.path).ModelPath())) return true;
+  try {
+    return !run.config.empty() && Config::Parse(run.config, run.path).json().contains("task");
+  } catch (const Error&) {
+    return false;  // the page shows the config as it is
+  }
+}
 
 void ReportTrainings(const Trainings& runs, ReportPage* page) {
   page->Section(runs.size() == 1 ? "Training: " + runs[0].label : "Trainings");

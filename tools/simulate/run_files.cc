@@ -21,6 +21,7 @@
 #include "lopt/base/strict_json.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/worker_files.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 namespace {
@@ -232,7 +233,11 @@ void CheckOrder(const std::vector<Json>& lines, std::string_view clock, const st
   }
 }
 
-void CheckBest(const Json& best, const std::vector<Json>& metrics) {
+void CheckBest(const Json& best, int64_t updates_of_theta, const std::vector<Json>& metrics) {
+  const auto updates = best.at("updates").get<int64_t>();
+  Require(updates == updates_of_theta,
+          "best.json tells of a theta of {} updates, theta_best.safetensors is of {}", updates,
+          updates_of_theta);
   const double loss = best.at("eval_loss").get<double>();
   for (const Json& line : metrics) {
     if (!line.contains("eval_loss")) continue;
@@ -331,7 +336,8 @@ RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored)
   CheckEvents(metrics, events);
   files["events"] = Joined("events", events);
   if (files.contains("best.json")) {
-    CheckBest(ParseStrictJson(files["best.json"], "best.json", false), metrics);
+    const ThetaFile theta = ReadThetaFile(directory + "/theta_best.safetensors");
+    CheckBest(ParseStrictJson(files["best.json"], "best.json", false), theta.meta_steps, metrics);
   }
   return files;
 }

@@ -622,6 +622,7 @@ class Schedule {
     Require(newest >= acknowledged_ || spoiled_.contains("checkpoints"),
             "checkpoint {} was acknowledged, and the newest is {}", acknowledged_, newest);
     CheckGivenUp(newest);
+    best_is_torn_ = best_is_torn_ || BestIsTorn();
     if (newest >= 0) {
       last_ = store.Read(newest);
       CheckCheckpoint(last_);
@@ -643,6 +644,15 @@ class Schedule {
     Require(updates.get<int64_t>() <= best_,
             "the best theta is of {} updates, which were given up; the run has come to {}",
             updates.get<int64_t>(), best_);
+  }
+
+  // The learner has ended between the two files of a best theta: it overwrote the one before.
+  bool BestIsTorn() const {
+    const std::string record = directory_.path() + "/best.json";
+    const std::string theta = directory_.path() + "/theta_best.safetensors";
+    if (!Exists(record) || !Exists(theta)) return Exists(theta);
+    return ParseStrictJson(ReadTextFile(record), record, false).at("updates").get<int64_t>() !=
+           ReadThetaFile(theta).meta_steps;
   }
 
   // The run has gone on from an older checkpoint.
@@ -718,10 +728,11 @@ class Schedule {
       ignored.insert(fmt::format("status/rank-{}", rank));
     // A process that dies when the run has finished leaves its lock, and what was not on the disk.
     if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status", ".tmp.", "/tmp-"});
-    // A run that goes back gives up a later best theta, and with it what was the best before.
+    // A run that goes back gives up a later best theta, and with it what was the best before; so
+    // does one that goes on where the best theta was being written.
     const bool went_back = std::ranges::any_of(
         attempts_, [](const auto& attempt) { return attempt->from.has_value(); });
-    if (!waits_ && went_back) ignored.insert("best.json");
+    if (!waits_ && (went_back || best_is_torn_)) ignored.insert("best.json");
     const RunFiles files = ReadRunFiles(directory_.path(), ignored);
     if (!waits_) {
       ignored.insert({"theta", "best.json", "metrics.jsonl", "events", "checkpoints"});
@@ -769,6 +780,7 @@ class Schedule {
   int64_t newest_ = -1;
   int64_t best_ = 0;
   bool theta_ = false;
+  bool best_is_torn_ = false;   // after some attempt
   Checkpoint last_;             // the newest, as it was read after the last end of the job
   int64_t windows_ = 0;         // begun
   int64_t unsure_windows_ = 0;  // may have been begun: the learner died

@@ -501,7 +501,7 @@ class Table:
             for cell, optimizers in self._read(sweep.baselines).items():
                 self._baselines[cell] = {n: interquartile_mean(r["losses"]) for n, r in optimizers.items()}
                 tuned = [n for n in optimizers if optimizers[n]["tuning_loss"] is not None]
-                if tuned:
+                if len(tuned) > 1:  # as lopt eval: of one there is no best
                     self._best[cell] = min(tuned, key=lambda n: optimizers[n]["tuning_loss"])
         for name in sweep.list.variants:
             self._losses[name] = {}
@@ -536,16 +536,19 @@ class Table:
     def _unit(self, cell):
         return self._baselines[cell][self._best[cell]] if cell in self._best else None
 
+    def _ratio(self, loss, cell):
+        """The loss as a fraction of the best baseline's; None where that says nothing."""
+        unit = self._unit(cell)
+        return loss / unit if unit is not None and loss > 0 and 0 < unit < math.inf else None
+
     def _ratios(self, optimizer):
         """The geometric mean over cells of losses as fractions of the best baseline's, of each seed."""
         logs = {}
         for cell, losses in self._losses[optimizer].items():
-            unit = self._unit(cell)
-            if unit is None or not 0 < unit < math.inf:
-                continue
             for seed, loss in enumerate(losses):
-                if loss > 0:
-                    logs.setdefault(seed, []).append(math.log(loss / unit))
+                ratio = self._ratio(loss, cell)
+                if ratio is not None:
+                    logs.setdefault(seed, []).append(math.log(ratio))
         return [math.exp(sum(of_seed) / len(of_seed)) for of_seed in logs.values()]
 
     def _lowest(self, optimizer):
@@ -556,7 +559,8 @@ class Table:
 
     def _name(self, cell):
         several = sum(other[0] == cell[0] for other in self._cells) > 1
-        return f"{cell[0]}, {cell[1]} steps" if several else cell[0]
+        name = markdown_name(cell[0])
+        return f"{name}, {cell[1]} steps" if several else name
 
     def markdown(self):
         sweep = self._sweep
@@ -576,7 +580,7 @@ class Table:
         for name, cells in self._losses.items():
             seeds = max((len(losses) for losses in cells.values()), default=0)
             held_out = [spread(self._held_out.get(name, []))] if self._held_out else []
-            rows.append([name, str(seeds), *held_out, spread(self._ratios(name)), self._lowest(name)])
+            rows.append([markdown_name(name), str(seeds), *held_out, spread(self._ratios(name)), self._lowest(name)])
         header = ["variant", "seeds", *(["held-out loss"] if self._held_out else [])]
         text += markdown_table([*header, "test loss / best baseline's", "lowest"], rows) + "\n"
         if self._cells:
@@ -584,9 +588,9 @@ class Table:
             for cell in self._cells:
                 row = [self._name(cell)]
                 if self._best:
-                    row.append(f"{number(self._unit(cell))} ({self._best[cell]})" if cell in self._best else "-")
+                    row.append(f"{number(self._unit(cell))} ({markdown_name(self._best[cell])})" if cell in self._best else "-")
                 rows.append(row + [spread(self._losses[name].get(cell, [])) for name in self._losses])
-            header = ["task", *(["best baseline"] if self._best else []), *self._losses]
+            header = ["task", *(["best baseline"] if self._best else []), *map(markdown_name, self._losses)]
             text += markdown_table(header, rows) + "\n"
         return text + "".join(f"{version}\n" for version in sorted(self._versions))
 
@@ -596,9 +600,10 @@ class Table:
         for name, cells in self._losses.items():
             for (task, steps), losses in cells.items():
                 unit = self._unit((task, steps))
+                ratio = self._ratio(mean(losses), (task, steps))
                 sd = statistics.stdev(losses) if len(losses) > 1 and all(map(math.isfinite, losses)) else ""
                 yield [name, task, steps, len(losses), mean(losses), sd, self._best.get((task, steps), ""),
-                       "" if unit is None else unit, mean(losses) / unit if unit else ""]  # fmt: skip
+                       "" if unit is None else unit, "" if ratio is None else ratio]  # fmt: skip
 
 
 def mean(values):
@@ -618,6 +623,18 @@ def spread(values):
     return f"{number(mean(values))} ± {statistics.stdev(values):.2g}"
 
 
+def plain(text):
+    """The text with a space for each character that could drive a terminal; its lines stay."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def markdown_name(name):
+    """A name as Markdown shows it, in one line, nearly as MarkdownName of evaluation/tables.h."""
+    name = plain(name).replace("\n", " ")
+    marked = re.sub(r"[|*`<\\\[\]~&]", r"\\\g<0>", name)
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", marked)  # a_b is plain
+
+
 def markdown_table(header, rows):
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
@@ -629,7 +646,7 @@ def duration(seconds):
 
 
 def say(line):
-    print(time.strftime("%H:%M:%S"), line, flush=True)
+    print(time.strftime("%H:%M:%S"), plain(line), flush=True)
 
 
 # --- The program --------------------------------------------------------------------------------
@@ -688,5 +705,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except Error as error:
-        print(f"lopt: {error}", file=sys.stderr)
+        print(f"lopt: {plain(str(error))}", file=sys.stderr)
         sys.exit(FAILED)

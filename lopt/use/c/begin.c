@@ -23,8 +23,12 @@
  * Tensors that lie apart take a call each, with count 1 and a state of their own; they may share
  * scratch.
  */
-#ifndef LOPT_EXPORTED
-#define LOPT_EXPORTED
+#ifdef LOPT_EXPORTED
+#if (LOPT_EXPORTED + 0) != LOPT_IDENTITY
+#error "two exported optimizers in one source file: include each in a file of its own"
+#endif
+#else
+#define LOPT_EXPORTED LOPT_IDENTITY /* of its options and weights */
 
 #include <math.h>
 #include <stddef.h>

@@ -25,10 +25,14 @@ class DataSet:
         """`torch` is None for a task in NumPy."""
         self._who, self._torch = who, torch
         sets = [methods[name]() for name in ("data", "test_data") if name in methods]
+        if torch is None:
+            sets = [map_tree(rows, _without_tensors, "data") for rows in sets]
         counts = [self._count(rows) for rows in sets]
         if counts[0] < 10:
             raise Error(
                 f"{who}: {counts[0]} rows of data are too few to be split, wanted at least 10")
+        if counts[-1] < 1:
+            raise Error(f"{who}: test_data has no rows, wanted at least 1")
         ends = [counts[0] * percent // 100 for percent in (0, 70, 80, 90, 100)]
         self.checksum = _checksum(sets)
         self._rows = sets[0]
@@ -85,17 +89,23 @@ class DataSet:
         return map_tree(rows, join, "data")
 
 
+def _without_tensors(leaf, path: str):
+    """An array in place of a tensor."""
+    if not is_tensor(leaf):
+        return leaf
+    leaf = leaf.detach().cpu().resolve_conj().resolve_neg()
+    if leaf.is_floating_point() and leaf.element_size() < 4:
+        leaf = leaf.float()  # NumPy lacks bfloat16, whose numbers float32 has
+    return leaf.numpy()
+
+
 def _checksum(tree) -> int:
     checksum = 0
 
     def add(leaf, path):
         nonlocal checksum
         kind = str(getattr(leaf, "dtype", ""))
-        if is_tensor(leaf):
-            leaf = leaf.detach().cpu().resolve_conj().resolve_neg()
-            if leaf.is_floating_point() and leaf.element_size() < 4:
-                leaf = leaf.float()  # NumPy lacks bfloat16, whose numbers float32 has
-            leaf = leaf.numpy()
+        leaf = _without_tensors(leaf, path)
         content = np.ascontiguousarray(leaf)
         about = f"{path} {kind} {list(content.shape)}"
         checksum = zlib.crc32(about.encode(), checksum)

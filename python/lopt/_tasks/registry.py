@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from typing import TYPE_CHECKING, TypeVar
@@ -106,12 +107,27 @@ def _config_of(task) -> dict:
     cls = task.__class__
     for type, (known, _) in _registered.items():
         if known is cls:
-            return {"type": type} | {
-                field.name: getattr(task, field.name) for field in dataclasses.fields(cls)}
+            options = {field.name: getattr(task, field.name) for field in dataclasses.fields(cls)}
+            if hasattr(cls, "__post_init__"):
+                _check_kept(f"task {type}", options, cls(**copy.deepcopy(options)))
+            return {"type": type} | options
     raise Error(
         f"{kind_of(task)} is no task type, or is one no longer: register_task makes a class one, and "
         "one of the same name takes its place"
     )
+
+
+def _check_kept(who: str, options: dict, again) -> None:
+    """Error if an instance that was made of these options has others: so would each that a config
+    makes."""
+    for name, value in options.items():
+        changed = getattr(again, name)
+        if repr(changed) != repr(value):
+            raise Error(
+                f"{who}: __post_init__ changes option '{name}', again where a config makes an "
+                f"instance of it: it makes {changed!r} of {value!r}; put what is made from options "
+                "into attributes of other names"
+            )
 
 
 def make_family(type: str, options: dict) -> Family:

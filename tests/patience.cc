@@ -1,0 +1,7 @@
+#include "tests/patience.h"
+
+namespace lopt {
+
+int Patience() { return LOPT_TEST_PATIENCE; }
+
+}  // namespace lopt
