@@ -9,7 +9,7 @@ namespace lopt {
 std::string Rounded(double value, int digits) {
   if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
   // Of the rounded number: 0.9998 is 1.00 in three digits.
-  const std::string scientific = fmt::format("{:.{}e}", value, digits - 1);
+  std::string scientific = fmt::format("{:.{}e}", value, digits - 1);
   const int magnitude = std::stoi(scientific.substr(scientific.find('e') + 1));
   if (magnitude < -3 || magnitude > 5) return scientific;
   return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));

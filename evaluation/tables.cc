@@ -28,14 +28,14 @@ std::string Bold(const std::string& text, bool bold) {
 }
 
 std::string Shown(const Estimate& estimate, int digits, bool best) {
-  const std::string value = Bold(Rounded(estimate.value, digits), best);
+  std::string value = Bold(Rounded(estimate.value, digits), best);
   if (!HasInterval(estimate)) return value;
   return fmt::format("{} [{}, {}]", value, Rounded(estimate.interval.low, digits),
                      Rounded(estimate.interval.high, digits));
 }
 
 std::string ShownPercent(const Estimate& estimate, bool best) {
-  const std::string value = Bold(fmt::format("{:.1f}", 100 * estimate.value), best);
+  std::string value = Bold(fmt::format("{:.1f}", 100 * estimate.value), best);
   if (!HasInterval(estimate)) return value;
   return fmt::format("{} [{:.1f}, {:.1f}]", value, 100 * estimate.interval.low,
                      100 * estimate.interval.high);

@@ -14,7 +14,7 @@ std::string FitLine(const FitProgress& progress, const ProgressLine& output) {
   const int full = static_cast<int>(progress.done * kBar);
   const std::string left =
       progress.seconds_left ? fmt::format("  {} left", FormatDuration(*progress.seconds_left)) : "";
-  const std::string line =
+  std::string line =
       fmt::format("{:<26}  [{}{}] {:>3.0f} %{}", progress.phase, std::string(full, '='),
                   std::string(kBar - full, ' '), 100 * progress.done, left);
   if (output.Fits(line)) return line;

@@ -93,7 +93,8 @@ Origin OriginInSafetensors(const std::vector<std::byte>& bytes, const std::strin
     const bool nameless = named == read.metadata.end() || named->second.empty();
     ThetaFile made =
         ReadThetaFile(file, nameless ? std::optional(given) : std::nullopt, failed_check);
-    return {.learned_optimizer = made.learned_optimizer.Dump(-1), .made = std::move(made)};
+    std::string optimizer = made.learned_optimizer.Dump(-1);
+    return {.learned_optimizer = std::move(optimizer), .made = std::move(made)};
   }
   if (named == read.metadata.end()) return {};
   return {.learned_optimizer = named->second};

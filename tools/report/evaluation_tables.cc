@@ -53,7 +53,7 @@ std::string Word(Verdict verdict) {
 // "120 (1.7 times)"; "never". Steps and seconds are written out: 30,000, not 3e+04.
 std::string Reached(const std::optional<double>& of, const std::optional<double>& speedup) {
   if (!of || !std::isfinite(*of)) return Cell(of);
-  const std::string text = *of < 9999.5 ? ShortNumber(*of) : FormatCount(*of);
+  std::string text = *of < 9999.5 ? ShortNumber(*of) : FormatCount(*of);
   if (!speedup) return text;
   return fmt::format("{} <span class=\"pale\">({} &times;)</span>", text, Rounded(*speedup, 3));
 }
