@@ -48,8 +48,7 @@ std::string WhyNone(const ModuleSearch& search, const std::string& not_installed
   if (search.refused.empty()) return not_installed;
   return fmt::format(
       "not opened, since {} (only root, this user and the owners of the program and of its "
-      "libraries "
-      "are trusted; {} names a directory that is trusted besides)",
+      "libraries are trusted; {} names a directory that is trusted besides)",
       fmt::join(search.refused, "; "), kModuleDirectory);
 }
 

@@ -24,12 +24,26 @@ namespace lopt {
 
 namespace {
 
+std::FILE* NewStream() {
+  std::FILE* const stream = std::tmpfile();
+  REQUIRE(stream != nullptr);
+  return stream;
+}
+
+// What was written to the stream, which is closed.
+std::string TakeText(std::FILE* stream) {
+  std::rewind(stream);
+  char buffer[65536];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
+  std::fclose(stream);
+  return text;
+}
+
 // What the reporter writes for updates 1, 2, ..., one each second with 1,000 inner steps and losses
 // {first, NaN} that start at 10 and fall by 1.
 std::string Report(int columns, int updates,
                    const std::vector<std::string>& names = {"0_Bowl", "1_Net"}) {
-  std::FILE* stream = std::tmpfile();
-  REQUIRE(stream != nullptr);
+  std::FILE* const stream = NewStream();
   ProgressReporter reporter(stream, columns);
   for (int update = 1; update <= updates; ++update) {
     UpdateSummary summary;
@@ -45,18 +59,13 @@ std::string Report(int columns, int updates,
                    .estimator_names = &names});
   }
   reporter.Finish();
-  std::rewind(stream);
-  char buffer[65536];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
-  std::fclose(stream);
-  return text;
+  return TakeText(stream);
 }
 
 // What the reporter of evaluations writes for a task of two stages, a second for each tenth of
 // the work.
 std::string ReportEvaluation(int columns) {
-  std::FILE* stream = std::tmpfile();
-  REQUIRE(stream != nullptr);
+  std::FILE* const stream = NewStream();
   EvaluationReporter reporter(stream, columns);
   EvaluationProgress progress{
       .task = "bowl", .stage = "tuning 8 baselines", .task_number = 2, .tasks = 3};
@@ -69,31 +78,21 @@ std::string ReportEvaluation(int columns) {
     reporter.Step(progress);
   }
   reporter.Finish();
-  std::rewind(stream);
-  char buffer[65536];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
-  std::fclose(stream);
-  return text;
+  return TakeText(stream);
 }
 
 // The first line that the reporter of fits writes, at 30 % of the work.
 std::string ReportFit(int columns, const std::string& phase) {
-  std::FILE* stream = std::tmpfile();
-  REQUIRE(stream != nullptr);
+  std::FILE* const stream = NewStream();
   FitReporter reporter(stream, columns);
   reporter.Step({.phase = phase, .done = 0.3, .seconds_left = 65});
   reporter.Finish();
-  std::rewind(stream);
-  char buffer[4096];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
-  std::fclose(stream);
-  return text;
+  return TakeText(stream);
 }
 
 // What a progress line and a log between its two texts write to one stream.
 std::string ReportWithLog(int columns) {
-  std::FILE* stream = std::tmpfile();
-  REQUIRE(stream != nullptr);
+  std::FILE* const stream = NewStream();
   {
     spdlog::logger log("test", std::make_shared<LogSink>(stream, spdlog::color_mode::never));
     log.set_pattern("%v");
@@ -105,11 +104,7 @@ std::string ReportWithLog(int columns) {
     line.End();
     log.warn("after");
   }
-  std::rewind(stream);
-  char buffer[4096];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
-  std::fclose(stream);
-  return text;
+  return TakeText(stream);
 }
 
 }  // namespace
@@ -164,15 +159,10 @@ TEST_CASE("The share and the time left of a fit stay where its bar does not fit"
 }
 
 TEST_CASE("A progress line drives no terminal, whatever is named in it") {
-  std::FILE* stream = std::tmpfile();
-  REQUIRE(stream != nullptr);
+  std::FILE* const stream = NewStream();
   ProgressLine line(stream, 0);
   line.Print("1/2  a\x1b[2J\nb\xc2\x9b", 0);
-  std::rewind(stream);
-  char buffer[4096];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
-  std::fclose(stream);
-  CHECK_EQ(text, "1/2  a\\x1b[2J\\x0ab\\xc2\\x9b\n");
+  CHECK_EQ(TakeText(stream), "1/2  a\\x1b[2J\\x0ab\\xc2\\x9b\n");
 }
 
 TEST_CASE("Without a terminal a line follows the first update, every five seconds and the end") {

@@ -14,6 +14,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/resume_checks.h"
+#include "lopt/learner/run/run_end.h"
 #include "lopt/learner/run/task_graphs.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/data/data_checksums.h"
@@ -325,23 +326,15 @@ void RunWriter::Stop() { End("interrupted", std::max<int64_t>(saved_step_, 0)); 
 void RunWriter::End(const std::string& status, int64_t updates,
                     const std::optional<std::string>& error) {
   if (!journal_) return;  // the directory was not opened; it may hold another's run
-  try {
-    lock_->RequireHeld();
+  const auto write = [&] {
     if (saving_) {
       // If its files are written just now, they are all there or not at all.
       background_->Settle();
       store_.Discard(saving_->learner.outer_step);
     }
     WriteManifest(status, updates, error);
-  } catch (const Error& second) {
-    if (metrics_) metrics_->Drop();
-    if (lock_->Lost()) {
-      if (error) spdlog::error("{}", *error);
-      lock_->RequireHeld();
-    }
-    // The cause matters more than a manifest that cannot be written.
-    spdlog::error("{}", second.what());
-  }
+  };
+  WriteRunEnd(*lock_, error, write, &metrics_);
 }
 
 }  // namespace lopt

@@ -78,8 +78,7 @@ class RunWriter {
 
   // The last files of a run, theta's if it is not interrupted; returns that one's path.
   std::string Finish(const LearnerState& learner, bool interrupted);
-  // Notes in the manifest why the run has failed; if that fails too, it is logged. Throws Error if
-  // another process has taken the directory over, of which what has failed may be a consequence.
+  // Notes in the manifest why the run has failed; as WriteRunEnd (learner/run/run_end.h) does.
   void Fail(const std::string& error, int64_t updates);
   // The same for a run that was interrupted and loses what came after its newest checkpoint.
   void Stop();

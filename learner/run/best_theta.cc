@@ -63,7 +63,8 @@ std::optional<Best> ReadBest(const std::string& directory) {
   }
   // What cannot be read now may be good.
   for (const std::string& path : {record, file}) {
-    if (Exists(path)) const OpenFile readable(path, OpenFor::kRead, "cannot read");
+    if (!Exists(path)) continue;
+    const OpenFile readable(path, OpenFor::kRead, "cannot read");
   }
   try {
     Best best = ReadRecordFile<Best>(record);

@@ -11,6 +11,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/options.h"
 #include "lopt/learner/run/resume_checks.h"
+#include "lopt/learner/run/run_end.h"
 #include "lopt/learner/run/run_logs.h"
 #include "lopt/learner/run/task_graphs.h"
 #include "lopt/learner/train/trained_model.h"
@@ -160,18 +161,8 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
 }
 
 void TrainWriter::Fail(const std::string& error, int64_t step) {
-  try {
-    lock_->RequireHeld();
-    WriteManifest("failed", step, error);
-  } catch (const Error& second) {
-    if (metrics_) metrics_->Drop();
-    if (lock_->Lost()) {
-      spdlog::error("{}", error);
-      lock_->RequireHeld();
-    }
-    // The cause matters more than a manifest that cannot be written.
-    spdlog::error("{}", second.what());
-  }
+  WriteRunEnd(
+      *lock_, error, [&] { WriteManifest("failed", step, error); }, &metrics_);
 }
 
 void TrainWriter::WriteManifest(std::string status, int64_t step,

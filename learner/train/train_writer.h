@@ -49,8 +49,8 @@ class TrainWriter {
   }
   // The last files, the model's if it is not interrupted; returns that one's path.
   std::string Finish(const TrainState& state, bool interrupted);
-  // Notes in the manifest why the training, once begun, has failed; if that fails too, it is
-  // logged.
+  // Notes in the manifest why the training, once begun, has failed; as WriteRunEnd
+  // (learner/run/run_end.h) does.
   void Fail(const std::string& error, int64_t step);
 
  private:

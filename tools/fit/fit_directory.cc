@@ -4,17 +4,14 @@
 #include <cmath>
 #include <string_view>
 
-#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
-#include "lopt/base/finite.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/record.h"
 #include "lopt/learner/run/run_directory.h"
-#include "lopt/lopt/registry.h"
 #include "lopt/tasks/data/data_checksums.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/fit/fit_candidate.h"
