@@ -48,7 +48,8 @@ int FlagsFor(OpenFor what) {
 
 // Whether the name stands for a descriptor of this process.
 bool IsOpenHere(std::string_view path) {
-  return path == "/dev/stdin" || path.starts_with("/dev/fd/");
+  return path == "/dev/stdin" || path.starts_with("/dev/fd/") ||
+         path.starts_with("/proc/self/fd/");
 }
 
 FileKind KindOf(mode_t mode) {

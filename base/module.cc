@@ -18,6 +18,12 @@ namespace {
 
 constexpr const char* kModuleDirectory = "LOPT_MODULE_DIR";
 
+// The directory that the user names; null for none.
+const char* NamedDirectory() {
+  const char* const named = std::getenv(kModuleDirectory);
+  return named != nullptr && *named != '\0' ? named : nullptr;
+}
+
 // The module that is to be opened, and of those that are not, why.
 struct ModuleSearch {
   std::optional<std::string> path;
@@ -26,7 +32,7 @@ struct ModuleSearch {
 
 ModuleSearch SearchModule(const ModuleKind& module) {
   ModuleSearch search;
-  const bool told = std::getenv(kModuleDirectory) != nullptr;
+  const bool told = NamedDirectory() != nullptr;
   for (const std::string& directory : ModuleDirectories()) {
     const std::string path =
         AbsolutePath(std::filesystem::path(directory) / ModuleFileName(module));
@@ -64,9 +70,7 @@ std::string ModuleFileName(const ModuleKind& module) {
 }
 
 std::vector<std::string> ModuleDirectories() {
-  if (const char* directory = std::getenv(kModuleDirectory); directory != nullptr) {
-    return {directory};
-  }
+  if (const char* const directory = NamedDirectory()) return {directory};
   std::vector<std::string> directories;
   const auto add = [&](const std::filesystem::path& directory) {
     if (std::find(directories.begin(), directories.end(), directory) == directories.end()) {

@@ -11,8 +11,9 @@ namespace lopt {
 
 // A permutation of 0, ..., count - 1 that a key draws, of which any element is known without the
 // others: an image costs about 12 look-ups, whatever the count, and drawing the permutation 12
-// sqrt(count) random words. For large counts as good as uniform among all permutations; the total
-// variation from uniform is 3e-4 at 4 elements and 2e-2 at 6.
+// sqrt(count) random words. Where an element or two go is as good as uniform for large counts. The
+// permutation as a whole is not: the total variation from uniform is 3e-4 at 4 elements, 2e-2 at 6
+// and .4 at 8. Where `a` and `b` below are odd and count is a b, only even permutations are drawn.
 //
 // A Feistel network of 12 rounds on pairs (i / b, i % b), a b >= count, whose round functions are
 // tables of random words, and with steps out of range walked on until they are back (Black and

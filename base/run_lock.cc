@@ -98,8 +98,11 @@ bool RemoveStale(const std::string& directory, const std::string& path, const Lo
   bool removed = false;
   const std::optional<LockFile> present = ReadLock(path);
   // Not if its holder has woken up.
-  if (present && present->text == stale.text && present->changed == stale.changed &&
-      LockFiles().Rename(path, own) == 0) {
+  if (present && present->text == stale.text && present->changed == stale.changed) {
+    const int error = -LockFiles().Rename(path, own);
+    if (error == ENOENT) return false;
+    Require(error == 0, "{}: its lock counts no more, but cannot be taken over: {}; remove {}",
+            directory, SystemReason(error), path);
     const std::optional<LockFile> moved = ReadLock(own);
     removed = moved && moved->text == stale.text;
     if (!removed) {

@@ -30,8 +30,9 @@ bool IsIn(std::span<const CodeRange> ranges, uint32_t code) {
 
 // What is not seen, or changes how what follows is.
 constexpr CodeRange kNotPlain[] = {{0, 0x1F},        {0x7F, 0x9F},      {0xAD, 0xAD},
-                                   {0x200B, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x206F},
-                                   {0xFEFF, 0xFEFF}, {0xE0000, 0xE0FFF}};
+                                   {0x61C, 0x61C},   {0x180E, 0x180E},  {0x200B, 0x200F},
+                                   {0x2028, 0x202E}, {0x2060, 0x206F},  {0xFEFF, 0xFEFF},
+                                   {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}};
 
 // Wide and full-width by Unicode's East_Asian_Width.
 constexpr CodeRange kWide[] = {{0x1100, 0x115F},   {0x2E80, 0xA4CF},   {0xAC00, 0xD7A3},

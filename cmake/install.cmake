@@ -75,8 +75,8 @@ file(GLOB presets learner/presets/*.json)
 install(FILES ${presets} DESTINATION ${share_dir}/presets)
 file(GLOB presets evaluation/presets/*.json)
 install(FILES ${presets} DESTINATION ${share_dir}/evaluation-presets)
-install(DIRECTORY examples DESTINATION ${share_dir} PATTERN examples/CMakeLists.txt EXCLUDE
-  PATTERN examples/python/CMakeLists.txt EXCLUDE)  # these two work in the build alone
+install(DIRECTORY examples DESTINATION ${share_dir} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE
+  PATTERN examples/CMakeLists.txt EXCLUDE PATTERN examples/python/CMakeLists.txt EXCLUDE)  # these two work in the build alone
 install(FILES python/lopt_optimizer.py DESTINATION ${share_dir}/python)
 
 # The documentation, and beside it links to what its pages link to, where that is installed: lopt_doc_link(LINK TARGET).
@@ -124,6 +124,7 @@ endif()
 # `cpack`: a Debian package, and one more with what links LibTorch. What headers and static libraries want at a link is installed with them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/cpack_checks.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_modes.cmake)
 set(CPACK_PACKAGE_CONTACT "The lopt project <lopt@lopt.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Meta-training of learned optimizers")
 set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})

@@ -253,9 +253,8 @@ void DifferentiableProblem::StepBack(const DifferentiableRule& rule, const Windo
   const TaskFamily& task = problem_->task();
   const LoptState state(*problem_, window.theta.rows, before);
   const LoptProblem::ReplicaRow row = state.Row(*problem_, b);
-  const int64_t length = state.length[b];
-  const DifferentiableRule::Step step = {
-      .step = state.inner_step[b], .num_steps = length == TruncationSchedule::kNever ? 0 : length};
+  const DifferentiableRule::Step step = {.step = state.inner_step[b],
+                                         .num_steps = state.NumSteps(b)};
   const EpisodeKeys keys = KeysOfEpisode(window.keys[b], state.episode[b], state.order[b]);
   const auto number = static_cast<uint64_t>(step.step);
 

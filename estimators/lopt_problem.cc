@@ -198,14 +198,6 @@ LoptProblem::Episode LoptProblem::DrawEpisode(Key key, const OuterState& outer,
           .order = static_cast<int64_t>(uint64_t{order.hi} << 32 | order.lo)};
 }
 
-LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
-                                               const UpdateRule& rule,
-                                               const ReplicaRow& row) const {
-  const Episode episode = DrawEpisode(key, outer, row);
-  rule.InitState({}, row.params, row.optimizer_state);
-  return episode;
-}
-
 double LoptProblem::UnscaledLoss(std::span<const float> config, float raw, bool* non_finite) const {
   *non_finite = !std::isfinite(raw);
   if (!*non_finite) {
@@ -245,7 +237,8 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
     const auto theta_row = (*lease).Take<float>(std::ssize(theta.theta));
     theta.Row(b, {}, theta_row);
     const auto rule = optimizer_->Bind(task_->params_layout(), theta_row);
-    auto [length, order] = BeginEpisode(keys[b], outer, *rule, state.Row(*this, b));
+    const ReplicaRow row = state.Row(*this, b);
+    auto [length, order] = DrawEpisode(keys[b], outer, row);
     const int64_t offset = options_.random_initial_iteration_offset;
     if (offset > 0 && length != TruncationSchedule::kNever) {
       const int64_t multiple = options_.random_initial_iteration_multiple;
@@ -256,6 +249,7 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
     state.length[b] = horizon.value_or(length);
     state.horizon[b] = horizon.has_value() ? 1 : 0;
     state.order[b] = order;
+    rule->InitState({.num_steps = state.NumSteps(b)}, row.params, row.optimizer_state);
   });
   return arrays;
 }

@@ -136,9 +136,6 @@ class LoptProblem : public InnerProblem {
   }
   // Draws a new task, its params and its model state into a replica.
   Episode DrawEpisode(Key key, const OuterState& outer, const ReplicaRow& row) const;
-  // The same, and the rule's state.
-  Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
-                       const ReplicaRow& row) const;
   // The meta-loss of a raw loss (or aux output) before OnScale; `non_finite` tells whether the raw
   // loss was not finite. Throws Error under policy abort.
   double UnscaledLoss(std::span<const float> config, float raw, bool* non_finite) const;

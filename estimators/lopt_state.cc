@@ -23,9 +23,7 @@ LoptCounters::LoptCounters(int64_t replicas, UnrollState* state)
       horizon(Counters(state, "horizon", replicas)),
       order(Counters(state, "order", replicas)) {}
 
-int64_t LoptCounters::NumSteps(int64_t b) const {
-  return length[b] == TruncationSchedule::kNever ? 0 : length[b];
-}
+int64_t LoptCounters::NumSteps(int64_t b) const { return TruncationSchedule::NumSteps(length[b]); }
 
 bool LoptCounters::CountStep(int64_t k, int64_t b, UnrollTrace* trace) const {
   trace->iteration(k, b) = inner_step[b];

@@ -15,6 +15,8 @@ class TruncationSchedule {
  public:
   // The length of an episode that has no end.
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  // StepInfo::num_steps of an episode of this length.
+  static constexpr int64_t NumSteps(int64_t length) { return length == kNever ? 0 : length; }
 
   virtual ~TruncationSchedule() = default;
   // The length, in inner steps, of an episode that starts now: at least 1, or kNever if it has no

@@ -91,7 +91,7 @@ HostExecutor::HostExecutor(const LoptProblem& problem, const Window& window, con
     // of that window.
     if (state.inner_step[b] == 0) {
       const LoptProblem::ReplicaRow row = state_.Row(problem_, b);
-      RuleOf(r).InitState({}, row.params, row.optimizer_state);
+      RuleOf(r).InitState({.num_steps = state.NumSteps(b)}, row.params, row.optimizer_state);
     }
   }
 }
@@ -153,7 +153,11 @@ void HostExecutor::UpdateReplica(int64_t r, const ReplicaStep& step, Workspace& 
 }
 
 LoptProblem::Episode HostExecutor::BeginEpisode(int64_t r, Key key) {
-  return problem_.BeginEpisode(key, window_.outer, RuleOf(r), state_.Row(problem_, first_ + r));
+  const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
+  const LoptProblem::Episode episode = problem_.DrawEpisode(key, window_.outer, row);
+  RuleOf(r).InitState({.num_steps = TruncationSchedule::NumSteps(episode.length)}, row.params,
+                      row.optimizer_state);
+  return episode;
 }
 
 // Calls body(first, rows, scratch) for each group of replicas, in parallel.

@@ -38,6 +38,8 @@ struct NamedLearnedOptimizer {
   bool unknown_length = false;  // WithUnknownLength has made it of another
   // What the meta-training has trained on (evaluation/trained_on.h); none if unknown.
   std::optional<TaskSteps> trained_on = {};
+  // Whether that began with the weights of a file (init_theta), trained on what is not known here.
+  bool trained_before = false;
 };
 
 // Its rule for such params. Throws Error as ScaleSteps does (lopt/rules/scaled_steps.h).
@@ -123,6 +125,8 @@ struct OptimizerInfo {
   std::optional<double> step_multiplier = {};  // not 1: what its steps are multiplied by
   std::optional<bool> unknown_length = {};   // true: it is not told the length (WithUnknownLength)
   std::optional<TaskSteps> trained_on = {};  // none: unknown
+  // true: other meta-trainings were before that one (init_theta), so there may be more tasks.
+  std::optional<bool> trained_before = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -136,6 +140,7 @@ struct OptimizerInfo {
     visit("step_multiplier", step_multiplier);
     visit("unknown_length", unknown_length);
     visit("trained_on", trained_on);
+    visit("trained_before", trained_before);
   }
 };
 

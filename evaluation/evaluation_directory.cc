@@ -86,6 +86,7 @@ std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
     if (learned.tuned) info.tuned = true;
     if (learned.unknown_length) info.unknown_length = true;
     if (learned.is_start) info.start_seed = learned.seed;
+    if (learned.trained_before) info.trained_before = true;
     if (learned.step_multiplier != 1) info.step_multiplier = learned.step_multiplier;
   }
   return infos;
@@ -98,6 +99,11 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
           manifest);
   StoredEvaluation stored;
   stored.manifest = ReadRecordFile<EvaluationManifest>(manifest);
+  for (const char* file : {"config.json", "results.jsonl"}) {  // the last that it begins with
+    Require(Exists(fmt::format("{}/{}", path, file)),
+            "cannot resume: the evaluation in {} had not begun (there is no {}); begin anew ({})",
+            path, file, FlagWords("overwrite"));
+  }
   stored.config = ReadEvaluationConfig(Config::Load(path + "/config.json"));
   for (const OptimizerInfo& info : stored.manifest.optimizers) {
     if (!info.copy) {
@@ -142,6 +148,7 @@ EvaluationDirectory::~EvaluationDirectory() = default;
 
 void EvaluationDirectory::Begin(const EvaluationConfig& config,
                                 const EvaluatedOptimizers& optimizers) {
+  lock_->RequireHeld();
   for (size_t i = 0; i < optimizers.learned.size(); ++i) {
     const NamedLearnedOptimizer& learned = optimizers.learned[i];
     MakeOutputDirectory(path_ + "/thetas");
@@ -163,6 +170,7 @@ std::vector<RunResult> EvaluationDirectory::Results() const {
 
 void EvaluationDirectory::GoOn(const EvaluationConfig& config,
                                const std::vector<RunResult>& results) {
+  lock_->RequireHeld();
   WriteTextFile(path_ + "/config.json", WriteEvaluationConfig(config).Dump() + "\n");
   std::string lines;
   for (const RunResult& result : results) lines += ResultLine(result) + '\n';
@@ -172,16 +180,19 @@ void EvaluationDirectory::GoOn(const EvaluationConfig& config,
 }
 
 void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) const {
+  lock_->RequireHeld();
   WriteRecordFile(path_ + "/manifest.json", manifest);
 }
 
 void EvaluationDirectory::AddResults(const std::vector<RunResult>& results) {
+  lock_->RequireHeld();
   for (const RunResult& result : results) results_ << ResultLine(result) << '\n';
   results_.flush();
   Require(results_.good(), "cannot write to {}/results.jsonl: {}", path_, SystemReason(errno));
 }
 
 void EvaluationDirectory::WriteTables(const Summary& summary) const {
+  lock_->RequireHeld();
   WriteTextFile(path_ + "/table.md", MarkdownTable(summary));
   WriteTextFile(path_ + "/table.csv", CsvTable(summary));
 }

@@ -70,7 +70,8 @@ enum class EvaluationUse { kEvaluation, kReplay };
 // The files of one evaluation in its output directory: config.json (every key with its value),
 // thetas/<i>.safetensors (the weights of the i-th learned optimizer), results.jsonl
 // (evaluation/results_file.h), manifest.json and, when it has ended, table.md and table.csv
-// (evaluation/tables.h). Keeps other processes out of the directory while it lives.
+// (evaluation/tables.h). Keeps other processes out of the directory while it lives. What writes
+// throws Error if another process has taken the directory over.
 class EvaluationDirectory {
  public:
   // Makes the directory where there is none. Throws Error if it holds a run of meta-training or of

@@ -50,7 +50,8 @@ struct Standings {
   int64_t fewest_seeds = 0;
 
   bool single() const { return sections.size() == 1; }
-  bool has_intervals() const { return fewest_seeds >= kVerdictSeeds; }
+  bool has_intervals() const { return fewest_seeds >= kIntervalSeeds; }
+  bool has_verdicts() const { return fewest_seeds >= kVerdictSeeds; }
 };
 
 Unit UnitOf(const Summary& summary) {
@@ -326,11 +327,12 @@ std::string Legend(const Standings& standings) {
 
 // Why nothing was tested; empty if it was.
 std::string WhyUntested(const Standings& standings) {
-  if (standings.has_intervals() || AnyTested(standings)) return "";
+  if (standings.has_verdicts() || AnyTested(standings)) return "";
   return standings.fewest_seeds == 1
              ? "; one seed gives no interval, so this may be chance"
-             : fmt::format("; {} seeds are too few for an interval, so this may be chance",
-                           standings.fewest_seeds);
+             : fmt::format("; {} seeds are too few for {}, so this may be chance",
+                           standings.fewest_seeds,
+                           standings.has_intervals() ? "a verdict" : "an interval");
 }
 
 std::string ShownDiverged(const Standing& standing) {
@@ -484,17 +486,19 @@ std::string SentenceOnTasks(const Standings& standings, const Standing& ours,
     if (standings.unit == Unit::kAdam && ours.tested()) text += " (each task by itself)";
   }
   const std::string mean = MeanInWords(standings, ours, whose);
+  const std::string why_untested = WhyUntested(standings);
   if (!mean.empty()) {
     text += fmt::format(
         "; over {} of them {}",
         ours.counted == std::ssize(standings.sections) ? "all" : fmt::format("{}", ours.counted),
         mean);
     const Interval& interval = ours.mean->interval;
-    if (standings.has_intervals() && interval.low <= 1 && interval.high >= 1) {
+    if (why_untested.empty() && standings.has_intervals() && interval.low <= 1 &&
+        interval.high >= 1) {
       text += ", which may be chance";
     }
   }
-  return text + ShownDiverged(ours) + WhyUntested(standings) + ".";
+  return text + ShownDiverged(ours) + why_untested + ".";
 }
 
 }  // namespace

@@ -33,12 +33,13 @@ OptimizerComparison CompareOptimizers(const Summary& summary);
 // `columns` characters, as PlainTable makes them. Rows of learned optimizers begin with ">". Of one
 // task and number of steps the table has test losses; of several, their means as fractions of the
 // best baseline's, or of tuned Adam's where fewer than two baselines are tuned, or of the lowest
-// where Adam is not there either. Intervals and verdicts are the summary's; there are none where an
-// optimizer has fewer than kVerdictSeeds seeds.
+// where Adam is not there either. Intervals and verdicts are the summary's: there are none where an
+// optimizer has fewer than kIntervalSeeds or kVerdictSeeds seeds.
 std::string NarrowTable(const Summary& summary, int columns);
 
 // A sentence, in one line without its end: whether the best learned optimizer is ahead of the best
-// baseline (or tuned Adam, as above), on how many tasks, and whether that is beyond chance.
+// baseline (or tuned Adam, as above), on how many tasks, and whether that is beyond chance; of
+// fewer than kVerdictSeeds seeds that these are too few.
 std::string VerdictSentence(const Summary& summary);
 
 }  // namespace lopt

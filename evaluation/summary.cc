@@ -119,9 +119,9 @@ std::vector<double> Resampled(const Sample& sample, int64_t resamples = kResampl
 
 // A figure of each seed, [seeds], and its resamples.
 Estimate EstimateOf(const std::vector<double>& values, const std::vector<double>& resampled) {
-  return {
-      .value = InterquartileMean(values),
-      .interval = std::ssize(values) < kVerdictSeeds ? kNoInterval : PercentileInterval(resampled)};
+  return {.value = InterquartileMean(values),
+          .interval =
+              std::ssize(values) < kIntervalSeeds ? kNoInterval : PercentileInterval(resampled)};
 }
 
 Estimate EstimateOf(const std::vector<double>& values) {
@@ -202,8 +202,9 @@ std::optional<bool> HasTrainedOn(const std::vector<OptimizerInfo>& infos, const 
   const auto info = std::ranges::find(infos, row.optimizer, &OptimizerInfo::name);
   if (info == infos.end() || !info->trained_on) return std::nullopt;
   const auto task = info->trained_on->find(row.task);
-  return task != info->trained_on->end() &&
-         std::ranges::find(task->second, row.steps) != task->second.end();
+  const bool trained = task != info->trained_on->end() &&
+                       std::ranges::find(task->second, row.steps) != task->second.end();
+  return trained || !info->trained_before.value_or(false) ? std::optional(trained) : std::nullopt;
 }
 
 // Of two optimizers' resampled losses; 0 where both are infinite.
@@ -222,9 +223,9 @@ Verdict VerdictOn(const std::vector<double>& differences) {
   return Verdict::kUnclear;
 }
 
-// Whether pairs of the same seeds can be made of two different optimizers.
-bool ArePaired(const Judged& a, const Judged& b) {
-  return &a != &b && a.seeds == b.seeds && a.row.seeds >= kVerdictSeeds;
+// Whether `least` pairs or more of the same seeds can be made of two different optimizers.
+bool ArePaired(const Judged& a, const Judged& b, int64_t least) {
+  return &a != &b && a.seeds == b.seeds && a.row.seeds >= least;
 }
 
 // Null where fewer than two baselines are tuned.
@@ -255,7 +256,8 @@ std::optional<Estimate> FractionOf(const Judged& judged, const Judged& unit) {
   const double unit_loss = unit.row.test_loss.value;
   if (loss != unit_loss && !(loss > 0 && IsUnit(unit_loss))) return std::nullopt;
   Estimate fraction{.value = Fraction(loss, unit_loss), .interval = kNoInterval};
-  if (!ArePaired(judged, unit) || !std::ranges::equal(judged.test, unit.test, HaveFraction)) {
+  if (!ArePaired(judged, unit, kIntervalSeeds) ||
+      !std::ranges::equal(judged.test, unit.test, HaveFraction)) {
     return fraction;
   }
   std::vector<double> fractions(judged.test.size());
@@ -273,11 +275,11 @@ void AddVerdicts(std::vector<Judged>* all) {
   const Judged* unit = best != nullptr ? best : adam != all->end() ? &*adam : nullptr;
   for (Judged& judged : *all) {
     if (unit != nullptr) judged.row.test_ratio = FractionOf(judged, *unit);
-    if (adam != all->end() && ArePaired(judged, *adam)) {
+    if (adam != all->end() && ArePaired(judged, *adam, kVerdictSeeds)) {
       judged.row.train_verdict = VerdictOn(Differences(judged.train, adam->train));
       judged.row.test_verdict = VerdictOn(Differences(judged.test, adam->test));
     }
-    if (best != nullptr && ArePaired(judged, *best)) {
+    if (best != nullptr && ArePaired(judged, *best, kVerdictSeeds)) {
       const std::vector<double> differences = Differences(judged.test, best->test);
       judged.row.best_verdict = VerdictOn(differences);
       judged.row.best_p_value = BootstrapPValue(differences);
@@ -307,7 +309,7 @@ class MeanOfFractions {
     std::ranges::transform(resampled_, means.begin(), mean);
     return GeometricMean{.count = count_,
                          .estimate = {.value = mean(log_sum_),
-                                      .interval = fewest_seeds_ < kVerdictSeeds || !have_fractions_
+                                      .interval = fewest_seeds_ < kIntervalSeeds || !have_fractions_
                                                       ? kNoInterval
                                                       : PercentileInterval(std::move(means))}};
   }
@@ -436,7 +438,7 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
     return MeanRatio(seeds, compared);
   };
   const bool few = std::ranges::any_of(
-      strata, [](const auto& stratum) { return std::ssize(stratum) < kVerdictSeeds; });
+      strata, [](const auto& stratum) { return std::ssize(stratum) < kIntervalSeeds; });
   return {
       .value = MeanRatio(all, compared),
       .interval = few ? kNoInterval

@@ -13,12 +13,14 @@
 
 namespace lopt {
 
-// Below this an interval says too little, and verdicts are none.
-inline constexpr int64_t kVerdictSeeds = 3;
+// Of fewer seeds there is no interval.
+inline constexpr int64_t kIntervalSeeds = 3;
+// Of fewer seeds the interval of a difference leaves out 0 too often by chance: no verdict is made.
+inline constexpr int64_t kVerdictSeeds = 8;
 
 // An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples or more, a
 // function of the numbers alone). Of test losses the bootstrap draws the parts of the test split as
-// well as the seeds, where the results have them. Of fewer than kVerdictSeeds seeds, also of one
+// well as the seeds, where the results have them. Of fewer than kIntervalSeeds seeds, also of one
 // task of several, both ends of the interval are NaN.
 struct Estimate {
   double value = 0;        // interquartile mean
@@ -82,10 +84,12 @@ struct SummaryRow {
   // test_loss as a fraction of the best baseline's, or of tuned Adam's where there is no best
   // baseline: 1 of that one itself and of an equal one, else none unless both losses are above 0
   // and the other one is finite; none without both baselines. Its interval, of the same resamples
-  // as the verdicts, is NaN where these are none or a resample has no such fraction.
+  // as the verdicts, is NaN where the two have other seeds or fewer than kIntervalSeeds, or a
+  // resample has no such fraction.
   std::optional<Estimate> test_ratio = {};
   // Whether its meta-training has trained on the task (evaluation/trained_on.h). None of baselines
-  // and where that is unknown.
+  // and where that is unknown; after other meta-trainings (OptimizerInfo::trained_before) it is
+  // never known that none has.
   std::optional<bool> trained_on = {};
 };
 

@@ -417,10 +417,12 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
   }
   if (has_best) {
     text += has_adam ? " " : "";
-    text +=
+    text += fmt::format(
         "The best baseline of a task has the lowest loss on inner_valid of all when they are "
         "tuned. Against it, the fraction is the geometric mean of those that are above 0, and "
-        "better and worse are counted after Holm's correction for the number of tasks, at 5 %.";
+        "better and worse are counted after Holm's correction for the number of tasks, at 5 %, of "
+        "{} seeds or more.",
+        kVerdictSeeds);
   }
   return text + "\n\n" + Balances(summary, sections);
 }
@@ -431,7 +433,7 @@ std::string Notes(const Summary& summary) {
           "Interquartile means over seeds with 95 % bootstrap intervals in brackets (from {} seeds "
           "on), of seeds and, for test losses, of the examples of the test split; the best of a "
           "table is bold. ",
-          kVerdictSeeds) +
+          kIntervalSeeds) +
       "A training that diverged counts as infinite loss and accuracy 0; one that "
       "blew up ends with "
       "train losses of more than 5 times the best that it had. " +
@@ -547,10 +549,12 @@ std::string NarrowTables(const Summary& summary) {
   std::string text = TwoTables(summary, sections);
   for (const SummaryRows rows : sections) text += NarrowSection(rows) + "\n";
   return text +
-         Wrapped(
-             "",
-             "Losses are interquartile means over seeds, with 95 % bootstrap intervals. Better or "
-             "worse than tuned Adam: the interval of the difference of test losses leaves out 0.");
+         Wrapped("",
+                 fmt::format(
+                     "Losses are interquartile means over seeds, with 95 % bootstrap intervals. "
+                     "Better or worse than tuned Adam: the interval of the difference of test "
+                     "losses leaves out 0; -: fewer than {} seeds.",
+                     kVerdictSeeds));
 }
 
 std::string MarkdownTable(const Summary& summary) {
@@ -607,9 +611,9 @@ std::string TableAgainstBest(const Summary& summary, const std::string& optimize
   std::string text = against.table.Text() + "\n";
   text += fmt::format(
       "Interquartile means over {} with 95 % bootstrap intervals. Better or worse: the interval of "
-      "the difference leaves out 0; unclear: it holds 0. The best baseline of a task is chosen "
-      "without its test loss. {}\n",
-      ShownSeeds(sample), LossesNote());
+      "the difference leaves out 0; unclear: it holds 0; -: fewer than {} seeds. The best baseline "
+      "of a task is chosen without its test loss. {}\n",
+      ShownSeeds(sample), kVerdictSeeds, LossesNote());
   text += "\n### Defeats\n\n";
   if (against.compared > 0) {
     text +=

@@ -46,18 +46,27 @@ int64_t LongestTraining(const nlohmann::ordered_json& estimator, int64_t trained
   return trained_horizon;
 }
 
+// The task, and those that it draws.
+void AddTask(const nlohmann::ordered_json& task, int64_t longest, std::vector<TrainedTask>* tasks) {
+  tasks->push_back({task, longest});
+  if (HasOwnUnits(task)) AddTask(task.at("task"), longest, tasks);
+  if (!task.is_object()) return;
+  const auto type = task.find("type");
+  const auto members = task.find("tasks");
+  if (type == task.end() || *type != "SampledFamily" || members == task.end() ||
+      !members->is_array()) {
+    return;
+  }
+  for (const auto& member : *members) AddTask(member, longest, tasks);
+}
+
 // The tasks of the estimators. A config from elsewhere may have any form.
 std::vector<TrainedTask> TrainedTasks(const Config& meta_training, int64_t trained_horizon) {
   std::vector<TrainedTask> tasks;
   if (meta_training.empty() || !meta_training.json().contains("estimators")) return tasks;
   for (const auto& estimator : meta_training.json().at("estimators")) {
     if (estimator.is_object() && estimator.contains("task")) {
-      const int64_t longest = LongestTraining(estimator, trained_horizon);
-      const nlohmann::ordered_json* task = &estimator.at("task");
-      tasks.push_back({*task, longest});
-      for (; HasOwnUnits(*task); task = &task->at("task")) {
-        tasks.push_back({task->at("task"), longest});
-      }
+      AddTask(estimator.at("task"), LongestTraining(estimator, trained_horizon), &tasks);
     }
   }
   return tasks;
@@ -69,6 +78,15 @@ std::string DataDirOf(const Config& meta_training) {
   return data_dir != json.end() && data_dir->is_string() ? data_dir->get<std::string>() : "";
 }
 
+// Whether it began with the weights of a file, which other tasks may have trained.
+bool BeganWithTheta(const Config& meta_training) {
+  if (meta_training.empty()) return false;
+  const auto& json = meta_training.json();
+  const auto init_theta = json.find("init_theta");
+  return init_theta != json.end() && init_theta->is_string() &&
+         !init_theta->get<std::string>().empty();
+}
+
 // With a value for every key.
 nlohmann::ordered_json ResolvedTask(Config task) {
   return WriteFields("",
@@ -77,11 +95,18 @@ nlohmann::ordered_json ResolvedTask(Config task) {
       .at("task");
 }
 
-// A task that this program does not know is none of those that it can evaluate.
-bool IsSameTask(const nlohmann::ordered_json& trained, const nlohmann::ordered_json& resolved) {
+// `resolved`: what `evaluated` stands for. A task that this program does not know is none of those
+// that it can evaluate.
+bool IsSameTask(const nlohmann::ordered_json& trained, const Config& evaluated,
+                const nlohmann::ordered_json& resolved) {
   if (!trained.is_object()) return false;
   try {
-    const Config task = StandsFor(Config::FromJson(trained));
+    const Config own = Config::FromJson(trained);
+    // What two of them stand for does not say that their data sets are others.
+    if (own.Type() == "FixedTask" && evaluated.Type() == "FixedTask") {
+      return TaskLabel(own) == TaskLabel(evaluated);
+    }
+    const Config task = StandsFor(own);
     // As an unordered object: the order of keys says nothing.
     return task.Type() == resolved.at("type").get<std::string>() &&
            nlohmann::json(ResolvedTask(task)) == nlohmann::json(resolved);
@@ -118,7 +143,7 @@ std::optional<TaskSteps> TrainedOn(const Config& meta_training, int64_t trained_
     const nlohmann::ordered_json resolved = ResolvedTask(StandsFor(task.task));
     std::vector<int64_t> longest;  // of each estimator with this task
     for (const TrainedTask& one : trained) {
-      if (IsSameTask(one.task, resolved)) longest.push_back(one.longest);
+      if (IsSameTask(one.task, task.task, resolved)) longest.push_back(one.longest);
     }
     if (longest.empty() || !HasSameSource(task.task, data_dir, evaluation.data_dir)) continue;
     for (const int64_t steps : task.steps.empty() ? evaluation.steps : task.steps) {
@@ -132,6 +157,7 @@ std::optional<TaskSteps> TrainedOn(const Config& meta_training, int64_t trained_
 void SetTrainedOn(const EvaluationConfig& evaluation, EvaluatedOptimizers* optimizers) {
   for (NamedLearnedOptimizer& learned : optimizers->learned) {
     learned.trained_on = TrainedOn(learned.meta_training, learned.trained_horizon, evaluation);
+    learned.trained_before = BeganWithTheta(learned.meta_training);
   }
 }
 

@@ -168,6 +168,15 @@ Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
       spdlog::warn("no worker draws estimator {}, so it is not run at all", estimator_names[e]);
     }
   }
+  const bool weights_differ = std::ranges::any_of(
+      estimators, [&](const auto& made) { return made->weight != estimators[0]->weight; });
+  if (config.estimators_per_worker == 1 && config.weighting == Weighting::kFixed &&
+      weights_differ) {
+    spdlog::warn(
+        "estimators_per_worker is 1, so the estimators' weights have no effect: each worker's "
+        "gradient is that of its one estimator. They have one with the weighting equal_norm, or "
+        "with more estimators for each worker");
+  }
 }
 
 }  // namespace lopt

@@ -3,6 +3,7 @@
 #include <Eigen/Core>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,6 +71,10 @@ class GradientLearner {
   // The theta that the training stands for, to judge and to keep; theta itself, or an average of
   // it in theta_opt's state (UpdateRule::EvalParams).
   Eigen::VectorXf EvalTheta(const LearnerState& state) const;
+  // ThetaOpt::EndOfSchedule.
+  std::optional<int64_t> EndOfSchedule(const LearnerState& state) const {
+    return theta_opt_.EndOfSchedule(state.theta_opt);
+  }
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, or of those of each estimator where the

@@ -110,7 +110,8 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
     v.Moved(name, R"(a key of mode: "mode": {"type": "Sync", ...})");
   }
   v.Field("estimators_per_worker", &estimators_per_worker, AtLeast(0),
-          "Estimators that each worker runs, fixed for the run; 0: all.");
+          "Estimators that each worker runs, fixed for the run; 0: all. With 1 and the weighting "
+          "fixed, their weights have no effect.");
   v.Choice("estimator_placement", &estimator_placement, kEstimatorPlacements,
            "How they are chosen: dealt out in turn, or drawn with the seed.");
   VisitTimeouts(v);
@@ -137,7 +138,8 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "theta_best.safetensors. 0: no evaluations.");
   v.FreeOnResume().Typed(
       "eval_tasks", &eval_tasks, TaskRegistry().table(),
-      "Their tasks; empty: those of the estimators, with draws that no window sees.");
+      "Their tasks; empty: those of the estimators, with draws that no window sees. A task that "
+      "several estimators share is judged, and counts, for each of them.");
   v.FreeOnResume().Field("eval_steps", &eval_steps, Between(1, 1e7),
                          "Inner steps of each training.");
   v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000), "Trainings of each task.");

@@ -22,6 +22,7 @@ namespace lopt {
 namespace {
 
 constexpr const char* kCount = "count";
+constexpr const char* kThetaOpt = "theta_opt";  // the key of the config
 
 // The config with every key, as the types of theta_opt have them.
 nlohmann::ordered_json WithEveryKey(Config config) {
@@ -39,6 +40,42 @@ ClippingOptions TakeClipping(nlohmann::ordered_json* config) {
     config->erase(key);
   }
   return ReadOptions<ClippingOptions>(Config::FromJson(std::move(own)));
+}
+
+// The schedule of an optimizer, or one that needs nothing where it has none or one that is wrong,
+// which what reads the config reports.
+RateSchedule ScheduleOf(const nlohmann::ordered_json& optimizer) {
+  RateSchedule schedule;
+  const auto found = optimizer.find("schedule");
+  if (found == optimizer.end()) return schedule;
+  Problems problems(kThetaOpt);
+  ReadFields(
+      Config::FromJson({{"schedule", *found}}),
+      [&](FieldVisitor& v) { VisitSchedule(v, &schedule); }, &problems);
+  return problems.empty() ? schedule : RateSchedule();
+}
+
+// Fills in what the schedule of an optimizer, to which the keys `path` lead, leaves to the length
+// of the run.
+void ResolveSchedule(const std::string& path, int64_t updates, nlohmann::ordered_json* optimizer) {
+  const RateSchedule given = ScheduleOf(*optimizer);
+  RateSchedule schedule = ResolvedSchedule(given, updates, path);
+  if (schedule == given) return;
+  (*optimizer)["schedule"] =
+      WriteFields("", [&](FieldVisitor& v) { VisitSchedule(v, &schedule); }).json().at("schedule");
+}
+
+// The same for the optimizers in one. Of a rise that is a fraction of a given total_steps, which
+// need not be whole, no step is rounded away.
+void ResolveInner(const std::string& path, int64_t updates, nlohmann::ordered_json* optimizer) {
+  if (optimizer->value("type", nlohmann::ordered_json()) == "UnknownLength") return;
+  for (const char* key : {"optimizer", "matrices", "vectors"}) {
+    const auto inner = optimizer->find(key);
+    if (inner == optimizer->end() || !inner->is_object()) continue;
+    const std::string inner_path = JoinKey(path, key);
+    if (ScheduleOf(*inner).NeedsRunLength()) ResolveSchedule(inner_path, updates, &*inner);
+    ResolveInner(inner_path, updates, &*inner);
+  }
 }
 
 // The theta that an optimizer's options give.
@@ -112,6 +149,13 @@ double ThetaOpt::LearningRate(const NamedArrays& state) const {
   return rule_->LearningRate({.step = state.At(kCount, DType::kInt64, {}).As<int64_t>()[0]});
 }
 
+std::optional<int64_t> ThetaOpt::EndOfSchedule(const NamedArrays& state) const {
+  if (LearningRate(state) != 0) return std::nullopt;
+  int64_t end = state.At(kCount, DType::kInt64, {}).As<int64_t>()[0];
+  while (end > 0 && rule_->LearningRate({.step = end - 1}) == 0) --end;
+  return end > 0 ? std::optional(end) : std::nullopt;
+}
+
 std::vector<float> ThetaOpt::EvalTheta(std::span<const float> theta,
                                        const NamedArrays& state) const {
   const std::vector<float> row = RowOf(state);
@@ -169,19 +213,9 @@ const TypeTable& ThetaOptTypes() {
 }
 
 Config ResolveThetaOpt(const Config& theta_opt, int64_t updates) {
-  const nlohmann::ordered_json& json = theta_opt.json();
-  const auto found = json.find("schedule");
-  if (found == json.end()) return theta_opt;
-  RateSchedule schedule;
-  const auto visit = [&](FieldVisitor& v) { VisitSchedule(v, &schedule); };
-  Problems problems("theta_opt");  // what reads the config reports them
-  ReadFields(Config::FromJson({{"schedule", *found}}, theta_opt.path()), visit, &problems);
-  const RateSchedule given = schedule;
-  if (!problems.empty()) return theta_opt;
-  schedule = ResolvedSchedule(schedule, updates, "theta_opt");
-  if (schedule == given) return theta_opt;
-  nlohmann::ordered_json resolved = json;
-  resolved["schedule"] = WriteFields("", visit).json().at("schedule");
+  nlohmann::ordered_json resolved = theta_opt.json();
+  ResolveSchedule(kThetaOpt, updates, &resolved);
+  ResolveInner(kThetaOpt, updates, &resolved);
   return Config::FromJson(std::move(resolved), theta_opt.path());
 }
 

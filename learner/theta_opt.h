@@ -42,6 +42,9 @@ class ThetaOpt {
   // The learning rate that the next update of a theta with this state has; 0 if the optimizer has
   // none.
   double LearningRate(const NamedArrays& state) const;
+  // The updates after which the schedule has brought the learning rate to 0, if the next update of
+  // a theta with this state has that; none if it has another, or the learning rate was always 0.
+  std::optional<int64_t> EndOfSchedule(const NamedArrays& state) const;
   // The theta that a training stands for (UpdateRule::EvalParams). Throws Error as Update does.
   std::vector<float> EvalTheta(std::span<const float> theta, const NamedArrays& state) const;
 
@@ -59,7 +62,8 @@ class ThetaOpt {
 const TypeTable& ThetaOptTypes();
 
 // The config of theta_opt for a run of `updates` updates: what its schedule leaves to the length of
-// the run is filled in (ResolvedSchedule).
+// the run is filled in (ResolvedSchedule), and so is total_steps of the schedules of optimizers in
+// it, but for those of an UnknownLength.
 Config ResolveThetaOpt(const Config& theta_opt, int64_t updates);
 
 }  // namespace lopt

@@ -73,7 +73,8 @@ struct ScheduleFields {
   void VisitWarmupCosine(FieldVisitor& v) {
     v.Field("warmup_steps", &warmup_steps, AtLeast(0),
             "Updates over which the factor rises linearly from start_scale to 1; null: 100, or "
-            "what warmup_fraction gives.");
+            "what warmup_fraction gives. In a run of no more updates it only rises; for theta_opt "
+            "that is an error.");
     v.Field("warmup_fraction", &warmup_fraction, {.min = 0, .max = 1, .open_max = true},
             "In place of warmup_steps: these as a fraction of total_steps, rounded where a "
             "meta-training run fills in total_steps.");

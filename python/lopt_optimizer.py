@@ -25,6 +25,7 @@ import stat
 import struct
 import sys
 import warnings
+import weakref
 from typing import Dict, List, NamedTuple, Tuple
 
 import torch
@@ -76,7 +77,7 @@ class _Rule:
         vars(self).update(options)
         for name in self.OTHERS:
             vars(self)[name] = _rule_of(options[name])(options[name])
-        self._joined = {}  # by the id of the first tensor
+        self._joined = {}  # by the id of the first tensor, as long as there is this
 
     def state_shapes(self, shape):
         """Shapes of the state of a tensor by name, in the order of lopt's kernels; it begins with
@@ -100,18 +101,58 @@ class _Rule:
         where they are as long as the same tensors are updated together."""
         parts = [state[name] for state in states]
         joined, known = self._joined.get(id(parts[0]), (None, ()))
-        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
-            for part in parts:
-                self._joined.pop(id(part), None)
+        if len(parts) != len(known) or any(a is not b() for a, b in zip(parts, known)):
             joined = torch.cat(parts, 1)
             parts = joined.split_with_sizes(sizes, 1)
-            self._joined[id(parts[0])] = joined, parts
+            self._joined[id(parts[0])] = joined, [weakref.ref(part) for part in parts]
+            weakref.finalize(parts[0], self._joined.pop, id(parts[0]), None).atexit = False
             for state, part in zip(states, parts):
                 state[name] = part
         return joined
 
 
 _has_autocast = getattr(torch.amp, "is_autocast_available", ("cpu", "cuda", "xpu").__contains__)
+
+
+class _AllMatmuls:
+    """The setting of float32 matrix products before PyTorch 2.9, as each backend has it since."""
+
+    WORDS = {"ieee": "highest", "none": "highest", "tf32": "high", "bf16": "medium"}
+
+    @property
+    def fp32_precision(self):
+        precision = torch.get_float32_matmul_precision()
+        return next(word for word, known in self.WORDS.items() if known == precision)
+
+    @fp32_precision.setter
+    def fp32_precision(self, word):
+        torch.set_float32_matmul_precision(self.WORDS[word])
+
+
+# From PyTorch 2.9 on torch.get_float32_matmul_precision raises an error where a backend was told a
+# precision of its own.
+_MATMULS = ((torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+            if hasattr(torch.backends.mkldnn, "matmul") else (_AllMatmuls(),))
+
+
+@contextlib.contextmanager
+def _in_full_precision(device):
+    """Float32 matrix products on a type of device are not rounded within it: neither by
+    torch.autocast nor to TF32 or bfloat16."""
+    rounding = [(matmul, precision) for matmul, precision in
+                ((matmul, matmul.fp32_precision) for matmul in _MATMULS)
+                if precision in ("tf32", "bf16")]
+    for matmul, _ in rounding:
+        matmul.fp32_precision = "ieee"
+    try:
+        with (torch.autocast(device, enabled=False) if _has_autocast(device)
+              else contextlib.nullcontext()):
+            yield
+    finally:
+        for matmul, precision in rounding:
+            matmul.fp32_precision = "none"  # that of torch.backends.fp32_precision
+            if matmul.fp32_precision != precision:
+                matmul.fp32_precision = precision
 
 
 class _BoundRule:
@@ -123,16 +164,12 @@ class _BoundRule:
 
     def steps(self, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
-        loss: None where they are not known. A torch.autocast around it has no effect: steps whose
-        matrix products are rounded to 16 bits are not those that were meta-trained."""
-        with self._in_full_precision():
+        loss: None where they are not known. Neither a torch.autocast around it nor
+        torch.set_float32_matmul_precision has an effect: steps whose matrix products are rounded
+        are not those that were meta-trained."""
+        with _in_full_precision(self._device):
             return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
                                     0.0 if loss is None else loss)
-
-    def _in_full_precision(self):
-        if _has_autocast(self._device):
-            return torch.autocast(self._device, enabled=False)
-        return contextlib.nullcontext()
 
 
 def _need_of_schedule(options):
@@ -1546,6 +1583,9 @@ def _resolve(learned_optimizer, source, depth=0):
 # UnknownLength: what the optimizer is told while nobody knows the length, and the power by which the
 # weights of the average grow; the numbers are those that lopt meta-trains with.
 _SHORTEST, _PROGRESS, _AVERAGING = 50, 0.7, 15
+# Why rules that need the loss refuse this.
+_LENGTH_IS_NEEDED = ("Celo (unless 'scheduled' is false), CeloAdam and Sinv6 average losses over "
+                     "parts of the training's length and must know it")
 
 
 def _told_length(t):
@@ -1561,6 +1601,10 @@ def _without_unknown_length(learned_optimizer, source):
     if set(learned_optimizer) != {"type", "optimizer"}:
         raise ValueError(f"{source}: UnknownLength must have the option optimizer alone, got "
                          f"{learned_optimizer!r}")
+    rule, options = _resolve(learned_optimizer["optimizer"], source)
+    if rule.needs_loss(options):
+        raise ValueError(f"{source}: UnknownLength: wanted an optimizer that needs no loss; "
+                         f"{_LENGTH_IS_NEEDED}")
     return learned_optimizer["optimizer"], True
 
 
@@ -1582,7 +1626,7 @@ def _read_file(path):
     # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/"))):
+            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/"))):
         kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
         raise ValueError(f"{path}: it is {kind}, wanted a file")
     with open(path, "rb") as file:
@@ -2167,9 +2211,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
                     embeddings, which have two axes.
       num_steps     the number of steps of the training, default None: not given. Learned optimizers
-                    with a schedule and LearnedScheduler need it: a step beyond it is an error. It
-                    may be set higher on the way, for a training that is to go on. Others do
-                    without it. "unknown": the training may end at any time, see eval().
+                    with a schedule, LearnedScheduler, Celo, CeloAdam and Sinv6 need it: a step
+                    beyond it is an error. It may be set higher on the way, for a training that is
+                    to go on. Others do without it. "unknown": the training may end at any time, see
+                    eval(); an error for Celo, CeloAdam and Sinv6.
                     load_state_dict keeps one that was given here, so that a training
                     can be resumed to be longer; where none was, it takes the saved one.
 
@@ -2188,9 +2233,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     them into the model.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
-    in float32, also within torch.autocast, and added in the parameter's own type; the state is
-    float32. Every parameter is treated by itself and has its own step count; one whose gradient is
-    None is left as it is, count included.
+    in float32, also within torch.autocast and where torch may use TF32, and added in the
+    parameter's own type; the state is float32. Every parameter is treated by itself and has its own
+    step count; one whose gradient is None is left as it is, count included.
 
     A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
     parameter of two axes or more in the order of axes that it was trained with: torch's
@@ -2255,6 +2300,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
+        flat = [p for p in group["params"] if getattr(p, "_fsdp_flattened", False)]
+        if (flat and self._theta_file.sees_shapes and not group["as_vectors"]
+                and all(p.dim() < 2 for p in flat)):
+            self._warn_once("flat", "FSDP has flattened parameters, whose shapes this optimizer "
+                            "needs; use DistributedDataParallel")
 
     def _check_options(self, group):
         for name in ("lr", "weight_decay"):
@@ -2276,6 +2326,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
         if self._theta_file.unknown_length and num_steps is None:
             num_steps = group["num_steps"] = "unknown"
         if isinstance(num_steps, str) and num_steps == "unknown":
+            if self._theta_file.needs_loss():
+                raise ValueError("LearnedOptimizer: num_steps must be the number of steps of the "
+                                 f"training, got \"unknown\"; {_LENGTH_IS_NEEDED}")
             return
         if self._theta_file.unknown_length:
             raise ValueError("LearnedOptimizer: the optimizer was meta-trained for trainings of "
@@ -2283,9 +2336,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                              f"{num_steps!r}")
         if num_steps is None:
             if need:
+                without = ("" if self._theta_file.needs_loss() else
+                           "; num_steps=\"unknown\" does without it")
                 raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
-                                 "of the training, which is not given; num_steps=\"unknown\" does "
-                                 "without it")
+                                 f"of the training, which is not given{without}")
             return
         try:
             if isinstance(num_steps, bool):
@@ -2346,6 +2400,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
                         self.averages.pop(p, None)
                 self._warn_of_left_and_decays(batch, left, decays)
                 skipped += len(left)
+        if len(self.averages) > len(self.state):  # some are of parameters that were replaced
+            self.averages = {p: own for p, own in self.averages.items() if p in self.state}
         self.skipped += skipped
         horizon = self._theta_file.trained_horizon
         longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
@@ -2374,10 +2430,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                        "at its last update; nothing was changed")
                 t = state.get("step", 0)
                 if need and group["num_steps"] != "unknown" and t >= group["num_steps"]:
+                    go_on = ("" if self._theta_file.needs_loss() else
+                             ". A higher num_steps lets it go on")
                     raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
                                      f"{group['num_steps']} steps of its training (num_steps), "
-                                     f"which {need} needs; nothing was changed. A higher num_steps "
-                                     "lets it go on")
+                                     f"which {need} needs; nothing was changed{go_on}")
                 if gradient.layout != torch.strided:
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
                                        f"layout {gradient.layout}; it must be dense")

@@ -116,6 +116,7 @@ void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
   if (e.examples.empty()) {
     RequireSize("keys", e.keys.size(), e.rows);
   } else {
+    RequireSizeOrEmpty("keys", e.keys.size(), e.rows);
     CheckExamples(parts_.data, e);
   }
 }

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,6 +109,26 @@ TEST_CASE("A pipe that the process has open is read to its end") {
   ::close(ends[1]);
   CHECK(ReadTextFile("/dev/fd/" + std::to_string(ends[0])) == "one two");
   ::close(ends[0]);
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], "three", 5) == 5);
+  ::close(ends[1]);
+  CHECK(ReadTextFile("/proc/self/fd/" + std::to_string(ends[0])) == "three");
+  ::close(ends[0]);
+}
+
+TEST_CASE("A file that the process has open is not replaced by way of its descriptor") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "log";
+  WriteTextFile(path, "before\n");
+  const int log = ::open(path.c_str(), O_WRONLY | O_APPEND);
+  for (const char* folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    const std::string name = folder + std::to_string(log);
+    CHECK(MessageOf([&] { WriteTextFile(name, "after\n"); }) ==
+          "cannot write " + name +
+              ": it stands for a file that this process has open, wanted the name of a file");
+  }
+  ::close(log);
+  CHECK(ReadTextFile(path) == "before\n");
 }
 
 TEST_CASE("What was written is read back, whatever the bytes and the size") {

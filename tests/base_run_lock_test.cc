@@ -187,6 +187,25 @@ TEST_CASE("The lock of another host is kept while it shows signs of life, and sa
   CHECK_EQ(Entries(scratch.path()), 1);
 }
 
+// Files of which none can be renamed, as a stranger's in a directory with the sticky bit.
+class FixedFiles final : public PassingFiles {
+ public:
+  FixedFiles() : PassingFiles(&SystemFiles()) {}
+  int Rename(const std::string& /*from*/, const std::string& /*to*/) override { return -EPERM; }
+};
+
+TEST_CASE("A lock that counts no more and cannot be taken over is an Error") {
+  const TempDirectory scratch;
+  LeaveLock(scratch / "run.lock", OnAnotherMachine(), kLockSeconds + 1);
+  EnvironmentWith<FixedFiles> environment;
+  const InEnvironment in(&environment);
+  CHECK_EQ(ErrorOf([&] { const RunLock lock(scratch.path()); }),
+           scratch.path() +
+               ": its lock counts no more, but cannot be taken over: Operation not "
+               "permitted; remove " +
+               (scratch / "run.lock"));
+}
+
 TEST_CASE("A lock that cannot be read counts by its age") {
   const TempDirectory scratch;
   const std::string path = scratch / "run.lock";

@@ -11,6 +11,8 @@ TEST_CASE("Text from elsewhere is shown as it is, but for what would not be seen
   CHECK_EQ(PlainText("the host f\xC3\xBCnf, \xE4\xBA\x94"), "the host f\xC3\xBCnf, \xE4\xBA\x94");
   CHECK_EQ(PlainText("a\x1b[31m\r\n\t\x7f"), R"(a\x1b[31m\x0d\x0a\x09\x7f)");
   CHECK_EQ(PlainText("\xff\xC3"), R"(\xff\xc3)");
+  CHECK_EQ(PlainText("\xD8\x9C\xE1\xA0\x8E\xEF\xBF\xB9"),  // U+061C, U+180E, U+FFF9
+           R"(\xd8\x9c\xe1\xa0\x8e\xef\xbf\xb9)");
   CHECK_EQ(PlainText("\xC0\x80\xED\xA0\x80"), R"(\xc0\x80\xed\xa0\x80)");  // not well-formed
   CHECK_EQ(PlainText("\xC2\x9B"
                      "31m"),

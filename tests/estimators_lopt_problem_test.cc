@@ -620,6 +620,53 @@ TEST_CASE("An optimizer's initial state is that of its replica's own row of thet
   }
 }
 
+// x is the length of the run that its initial state was told.
+class InitialLength : public LearnedOptimizer {
+ public:
+  InitialLength() : LearnedOptimizer(Layout({{"nothing", Shape{}}})) {}
+
+ private:
+  class Rule : public UpdateRule {
+   public:
+    explicit Rule(const Layout& params) : UpdateRule(params, Layout({{"length", Shape{}}})) {}
+
+   private:
+    void DoInitState(const StepInfo& info, std::span<const float>,
+                     std::span<float> state) const override {
+      state[0] = static_cast<float>(info.num_steps);
+    }
+    void DoUpdate(const StepInfo&, std::span<const float>, std::span<float> params,
+                  std::span<float> state, Workspace&) const override {
+      params[0] = state[0];
+    }
+  };
+  void DoInitTheta(Key, std::span<float> theta) const override { std::ranges::fill(theta, 0.0F); }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<Rule>(params);
+  }
+};
+
+TEST_CASE("An optimizer's initial state is told the length of its episode, 0 where it has no end") {
+  // After so many steps.
+  const auto told = [](const std::shared_ptr<TruncationSchedule>& schedule, int64_t steps,
+                       std::optional<int64_t> horizon = {}, int64_t offset = 0) {
+    const LoptProblem problem(std::make_shared<UnitQuadratic>(), std::make_shared<InitialLength>(),
+                              schedule, {.random_initial_iteration_offset = offset});
+    UnrollState state = Start(problem, 1, {}, horizon);
+    if (steps > 0) RunPlain(problem, Eigen::VectorXf::Zero(1), steps, &state);
+    return state.At("optimizer_state").As<float>()[0];
+  };
+  const auto never = std::make_shared<NeverEndingTruncationSchedule>();
+  for (const int64_t steps : {0, 1, 5, 8}) {
+    CHECK(told(Constant(7), steps) == 7);
+    CHECK(told(Constant(7), steps, 9) == 9);
+    CHECK(told(never, steps) == 0);
+  }
+  // The first episode is shorter, of one step, and another follows.
+  CHECK(told(Constant(2), 0, {}, 1 << 20) == 1);
+  CHECK(told(Constant(2), 1, {}, 1 << 20) == 2);
+}
+
 TEST_CASE("PES has the gradient through an initial state that is made from theta") {
   // Losses 1, s^2, (s + d)^2, ..., (s + 4 d)^2 of theta = (s, d): the mean's gradient is
   // (5 s + 10 d, 10 s + 30 d) / 3, and a quadratic's is not smoothed by the perturbations.

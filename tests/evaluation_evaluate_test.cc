@@ -266,6 +266,18 @@ TEST_CASE("Who keeps an average is not judged without the length: an error befor
       Error);
 }
 
+TEST_CASE("Nor who averages losses over parts of the length: an error before all trainings") {
+  const auto celo = OptimizerRegistry().Make(Config::Parse(R"({"type": "CeloAdam"})", "test"));
+  EvaluatedOptimizers optimizers{
+      .learned = {{.name = "mine", .optimizer = celo, .theta = celo->InitTheta(Key{})}}};
+  CHECK_THROWS_WITH_AS(
+      AddUnknownLengths(&optimizers),
+      "mine-unknown: UnknownLength: wanted an optimizer whose state does not depend on the length "
+      "of the run; Celo (unless 'scheduled' is false), CeloAdam and Sinv6 average losses over "
+      "parts of that length and must know it",
+      Error);
+}
+
 TEST_CASE("Without Adam there are no steps to Adam's loss") {
   CHECK(Run(Quadratics(), {.baselines = BaselinesNamed("SGD")})[0].steps_to_adam.empty());
 }

@@ -225,6 +225,32 @@ learned optimizers have a >
 )");
 }
 
+TEST_CASE("Of three to seven seeds there are intervals, and the sentence says why no verdict") {
+  CHECK_EQ(NarrowTable(WithSeeds(OneTask(0.8, 1, 0, 0), 7), 80),
+           R"(Test losses on digits after 300 steps, interquartile means over 7 seeds:
+
+  optimizer    test loss   95 % interval  ratio  diverged
+> mlp              0.800  0.720 to 0.880  0.800         0
+  Adam-cosine       1.00   0.900 to 1.10   1.00         0
+  SGD               2.00    1.80 to 2.20   2.00         0
+
+learned optimizers have a >; ratio: against Adam-cosine, the best tuned baseline
+)");
+  CHECK_EQ(VerdictSentence(WithSeeds(OneTask(0.8, 1, 0, 0), 7)),
+           "mlp is ahead of the best tuned baseline, Adam-cosine: its test loss is 0.800 times the "
+           "best baseline's (95 % interval 0.750 to 0.850); 7 seeds are too few for a verdict, so "
+           "this may be chance.");
+  Summary several = WithSeeds(EightTasks(), 3);
+  several.rows.back().diverged = 0;
+  several.aggregate[2].best_ratio = {0.97, {0.9, 1.04}};
+  CHECK_EQ(VerdictSentence(several),
+           "mlp is ahead of the best tuned baseline, Adam-cosine, on 5 of 8 tasks, and behind on "
+           "3; over all of them its test loss is 0.970 times the best baseline's (geometric mean, "
+           "95 % interval 0.900 to 1.04); 3 seeds are too few for a verdict, so this may be "
+           "chance.");
+  CHECK_FALSE(Has(NarrowTable(several, 80), "beyond chance"));
+}
+
 TEST_CASE("Where some task has seeds enough the sentence does not say that nothing was tested") {
   Summary summary = EightTasks();
   summary.rows.back().seeds = 1;

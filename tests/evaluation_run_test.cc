@@ -477,6 +477,20 @@ TEST_CASE("Where there is no evaluation there is nothing to resume") {
         scratch.path() + " holds a meta-training run; choose another directory for the evaluation");
 }
 
+TEST_CASE("An evaluation that was killed while it began is not resumed, and may be begun anew") {
+  const TempDirectory directory;
+  for (const char* last : {"config.json", "results.jsonl"}) {
+    CopyOfUndisturbed(directory.path());
+    fs::remove(directory / last);
+    CHECK(ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine"),
+                  {.out_dir = directory.path(), .existing = ExistingEvaluation::kKeep}) ==
+          "cannot resume: the evaluation in " + directory.path() + " had not begun (there is no " +
+              last + "); begin anew (--overwrite)");
+  }
+  REQUIRE(Run(directory.path(), ExistingEvaluation::kReplace).exit_code == 0);
+  CHECK(Lines(directory.path()) == Lines(Undisturbed()));
+}
+
 TEST_CASE("An evaluation whose tables cannot be written has failed, as its manifest says") {
   const TempDirectory directory;
   const std::string error =
@@ -502,6 +516,22 @@ TEST_CASE("A directory that another evaluation is using is an error") {
                       ::getpid(), HostName()));
   }
   CHECK(Lines(directory.path()) == Lines(Undisturbed()));
+}
+
+TEST_CASE("An evaluation whose directory another process took over writes no more into it") {
+  const TempDirectory directory;
+  const std::string error =
+      ErrorOf(Config3(), MlpAgainst("SGD"),
+              {.out_dir = directory.path(), .on_progress = [&](const EvaluationProgress&) {
+                 if (fs::remove(directory / "run.lock")) {
+                   WriteTextFile(directory / "results.jsonl", "");
+                   WriteTextFile(directory / "manifest.json", "the other's");
+                 }
+               }});
+  CHECK(error.starts_with(directory.path() + ": another process has taken this directory over"));
+  CHECK(ReadTextFile(directory / "results.jsonl") == "");
+  CHECK(ReadTextFile(directory / "manifest.json") == "the other's");
+  CHECK(!fs::exists(directory / "table.md"));
 }
 
 TEST_CASE("Results of something else, or damaged before their end, are an error") {

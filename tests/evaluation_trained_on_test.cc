@@ -9,6 +9,7 @@
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/trained_on.h"
 #include "lopt/lopt/theta_file.h"
+#include "lopt/tasks/image/fixed_task.h"
 #include "tests/paths.h"
 
 namespace lopt {
@@ -120,6 +121,70 @@ TEST_CASE("A fixed task is the task that it stands for") {
   }
   CHECK_FALSE(trained_on(fixed, wide));
   CHECK_FALSE(trained_on(wide, fixed));
+}
+
+TEST_CASE("Two fixed tasks with one config are as different as their data sets") {
+  const auto trained_on = [](const std::string& evaluated) {
+    EvaluationConfig config;
+    config.tasks = {{.name = "one", .task = Config::Parse(evaluated, "test")}};
+    config.steps = {100};
+    return TrainedOn(Config::Parse(R"({"estimators": [{"task": {"type": "FixedTask",
+                                       "name": "ImageMLPAE_Mnist_128x32x128_bs128"}}]})",
+                                   "test"),
+                     0, config) == TaskSteps{{"one", {100}}};
+  };
+  const auto named = [](const std::string& name) {
+    return R"({"type": "FixedTask", "name": ")" + name + "\"}";
+  };
+  const std::string own = named("ImageMLPAE_Mnist_128x32x128_bs128");
+  const std::string other = named("ImageMLPAE_FashionMnist_128x32x128_bs128");
+  REQUIRE(StandsFor(Config::Parse(own, "test")).Dump() ==
+          StandsFor(Config::Parse(other, "test")).Dump());
+  CHECK(trained_on(own));
+  CHECK_FALSE(trained_on(other));
+}
+
+TEST_CASE("A mix of tasks counts as each of them, as far inside as they are") {
+  const auto trained_on = [](const std::string& task) {
+    EvaluationConfig config;
+    config.tasks = {{.name = "one", .task = Config::Parse(task, "test")}};
+    config.steps = {100};
+    const std::string training = R"({"estimators": [{"task": {"type": "ReparamWeights",
+      "ranges": [0.5, 2], "levels": ["none", "tensor"], "task": {"type": "SampledFamily",
+        "weights": [1, 3], "tasks": [{"type": "QuadraticTask"}, {"type": "ReparamWeights",
+          "ranges": [0.5, 2], "levels": ["none", "tensor"],
+          "task": {"type": "QuadraticTask", "dim": 3}}]}}}]})";
+    return TrainedOn(Config::Parse(training, "test"), 0, config) == TaskSteps{{"one", {100}}};
+  };
+  CHECK(trained_on(R"({"type": "QuadraticTask"})"));
+  CHECK(trained_on(R"({"type": "QuadraticTask", "dim": 3})"));
+  CHECK_FALSE(trained_on(R"({"type": "QuadraticTask", "dim": 4})"));
+  // A config from elsewhere.
+  const auto of = [](const std::string& task) {
+    return TrainedOn(Config::Parse(R"({"estimators": [{"task": )" + task + "}]}", "test"), 0,
+                     Generalization());
+  };
+  CHECK(of(R"({"type": "SampledFamily", "tasks": 3})") == TaskSteps{});
+  CHECK(of(R"({"type": "SampledFamily", "tasks": [1, {"type": 2}]})") == TaskSteps{});
+}
+
+TEST_CASE("After a first phase, whose tasks nobody knows, an optimizer is marked as such") {
+  EvaluatedOptimizers optimizers;
+  for (const char* init_theta : {R"("first.safetensors")", R"("")", "3"}) {
+    const std::string path = SourcePath("trained/fast.safetensors");
+    NamedLearnedOptimizer& learned =
+        optimizers.learned.emplace_back(NamedLearnedOptimizerOf("fast", ReadThetaFile(path), path));
+    learned.meta_training =
+        Config::Parse(std::string(R"({"init_theta": )") + init_theta +
+                          R"(, "estimators": [{"task": {"type": "ImageMLP"}}]})",
+                      "test");
+  }
+  optimizers.learned.emplace_back(optimizers.learned[0]).meta_training = Config();
+  SetTrainedOn(Generalization(), &optimizers);
+  const std::vector<OptimizerInfo> infos = InfoOf(optimizers);
+  CHECK(infos[0].trained_before == true);
+  CHECK(infos[0].trained_on.has_value());
+  for (size_t i = 1; i < infos.size(); ++i) CHECK_FALSE(infos[i].trained_before.has_value());
 }
 
 TEST_CASE("Without a config, or with one that names no task, what was trained on is unknown") {

@@ -171,14 +171,14 @@ TEST_CASE("A checkpoint can be chosen, and those after it removed") {
   CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 3);
 }
 
-TEST_CASE("The newest checkpoints stay, and those at multiples of keep_every") {
+TEST_CASE("The newest checkpoints stay, and the first at or after each multiple of keep_every") {
   const TempDirectory directory;
   const CheckpointStore store(directory.path(), {.keep_last = 2, .keep_every = 20});
-  for (int64_t step = 0; step <= 70; step += 10) {
+  for (const int64_t step : {0, 10, 20, 33, 47, 58, 85, 90, 97}) {
     store.Write(Make(step));
   }
-  CHECK(store.Steps() == std::vector<int64_t>{0, 20, 40, 60, 70});
-  CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 5);
+  CHECK(store.Steps() == std::vector<int64_t>{0, 20, 47, 85, 90, 97});
+  CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 6);
   CHECK_THROWS_WITH_AS(CheckpointStore(directory.path(), {.keep_last = 0}),
                        "CheckpointStore: keep_last must be >= 1, got 0", Error);
 }
@@ -312,6 +312,28 @@ TEST_CASE("A damaged newest checkpoint is an error that names the older valid on
   fs::remove_all(store.Path(30));
   CHECK_THROWS_WITH_AS(store.ReadNewest(),
                        (start + "There is no valid one: begin anew (--overwrite)").c_str(), Error);
+}
+
+TEST_CASE("A damaged newest checkpoint of arrays is an error that says what to remove") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {.keep_last = 4});
+  CHECK_FALSE(store.ReadNewestArrays().has_value());
+  for (const int64_t step : {10, 20, 30, 40}) {
+    ArraysCheckpoint checkpoint{.step = step, .file = {}};
+    checkpoint.file.arrays.Set("x", Floats({static_cast<float>(step)}));
+    store.Write(checkpoint);
+  }
+  const auto damage = [&](int64_t step) { fs::remove(store.Path(step) + "/state.safetensors"); };
+  const auto error = [&] { return ErrorOf([&] { store.ReadNewestArrays(); }); };
+  const std::string start = "checkpoint " + store.Path(40) + ": state.safetensors is missing. ";
+  damage(40);
+  CHECK(error() == start + "To go on from step 30, remove " + store.Path(40));
+  damage(30);
+  CHECK(error() ==
+        start + "To go on from step 20, remove " + store.Path(40) + " and " + store.Path(30));
+  damage(20);
+  damage(10);
+  CHECK(error() == start + "There is no valid one: begin anew (--overwrite)");
 }
 
 // Files of this process cannot grow beyond `bytes` while this lives.

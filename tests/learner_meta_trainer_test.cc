@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -41,8 +42,11 @@
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
+#include "tests/like_system_environment.h"
 #include "tests/logged_lines.h"
+#include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -223,13 +227,22 @@ TEST_CASE("When the held-out evaluation changes, the best theta is chosen anew")
     return ReadThetaFile(directory.path() + "/theta_best.safetensors").theta[0];
   };
   CHECK(best() == 8);
-  // As it was, 8 stays the best.
+  // As it was, 8 stays the best; so it does where an earlier version had not all keys of the task.
   Resume(Counting(13, 4), directory.path());
   CHECK(best() == 8);
-  MetaTrainConfig config = Counting(17, 4);
+  ReplaceInFile(directory / "best.json", "\"LearningRate\",\n      \"number\": true",
+                "\"LearningRate\"");
+  Resume(Counting(17, 4), directory.path());
+  CHECK(best() == 8);
+  // With a key that this version does not know it is another task.
+  ReplaceInFile(directory / "best.json", "\"LearningRate\"",
+                "\"LearningRate\", \"shape\": \"round\"");
+  Resume(Counting(21, 4), directory.path());
+  CHECK(best() == 20);
+  MetaTrainConfig config = Counting(25, 4);
   config.eval_seeds = 3;
   Resume(config, directory.path());
-  CHECK(best() == 16);
+  CHECK(best() == 24);
 }
 
 TEST_CASE("A best theta that its record does not tell of is removed, and chosen anew") {
@@ -306,6 +319,73 @@ TEST_CASE("Held-out evaluation falls back on the estimators' tasks, and changes 
       ReadTextFile(directory.path() + "/" + EventFiles(directory.path()).back());
   CHECK(events.find("1_ImageMLP/batch") != std::string::npos);
   CHECK(events.find("\x89PNG") != std::string::npos);
+}
+
+TEST_CASE(
+    "The pictures of an evaluation are in TensorBoard once, also of a run that was prolonged") {
+  const auto run = [](int64_t meta_steps) {
+    MetaTrainConfig config = SmallExperiment(1, meta_steps);
+    config.estimators = {config.estimators[1]};
+    config.eval_every = 2;
+    config.eval_steps = 1;
+    config.eval_seeds = 1;
+    return config;
+  };
+  const auto pictures = [](const TempDirectory& directory) {
+    int count = 0;
+    for (const std::string& file : EventFiles(directory.path())) {
+      count += Count(ReadTextFile(directory / file), "0_ImageMLP/batch");
+    }
+    return count;
+  };
+  const TempDirectory directory;
+  Train(run(2), directory.path());
+  const int of_two = pictures(directory);  // after no update and after two
+  REQUIRE(of_two > 0);
+  Resume(run(4), directory.path());
+  CHECK(2 * pictures(directory) == 3 * of_two);
+}
+
+TEST_CASE("A run warns of weights of estimators that have no effect") {
+  MetaTrainConfig config = SmallExperiment(3, 1);
+  const auto warns = [&] {
+    const LoggedLines lines;
+    const Experiment experiment(config);
+    return Has(lines.text(),
+               "estimators_per_worker is 1, so the estimators' weights have no effect");
+  };
+  CHECK_FALSE(warns());
+  config.estimators_per_worker = 2;
+  CHECK_FALSE(warns());
+  config.estimators_per_worker = 1;
+  CHECK(warns());
+  config.weighting = Weighting::kEqualNorm;
+  CHECK_FALSE(warns());
+  config.weighting = Weighting::kFixed;
+  config.estimators[1] = config.estimators[1].With("weight", "1");
+  CHECK_FALSE(warns());
+}
+
+TEST_CASE("A run that goes on when its theta_opt has no steps left warns of it") {
+  const TempDirectory directory;
+  const auto warns = [&](MetaTrainConfig config, bool resume) {
+    const LoggedLines lines;
+    RunMetaTraining(config, {.out_dir = directory.path(), .resume = resume});
+    return Has(lines.text(),
+               "theta_opt's schedule has ended after 4 updates, with a learning rate of 0: further "
+               "ones change nothing");
+  };
+  MetaTrainConfig config = Counting(4, 0);
+  // Its first learning rate is 0, too.
+  config.theta_opt = Config::Parse(
+      R"({"type": "SGD", "schedule": {"type": "WarmupCosine", "warmup_steps": 1}})", "test");
+  CHECK_FALSE(warns(config, false));
+  config = ReadOptions<MetaTrainConfig>(Config::Load(directory / "config.json"));
+  CHECK_FALSE(warns(config, true));
+  config.meta_steps = 5;
+  CHECK(warns(config, true));
+  config.meta_steps = 7;
+  CHECK(warns(config, true));
 }
 
 TEST_CASE("A theta file says for how long it was trained, and the best one what it was chosen on") {
@@ -660,6 +740,43 @@ TEST_CASE("Checkpoints can follow the clock") {
   CHECK(store.Steps() == std::vector<int64_t>{0, 1, 2, 3});
 }
 
+// Its clock goes on by 100 s while a checkpoint is written.
+class SlowDisk final : public LikeSystemEnvironment {
+ public:
+  std::chrono::steady_clock::time_point Now() override { return System().Now() + waited_.load(); }
+  void Wait() { waited_ = waited_.load() + std::chrono::seconds(100); }
+
+ private:
+  std::atomic<std::chrono::steady_clock::duration> waited_ = {};
+};
+
+TEST_CASE("The time between checkpoints is that from the end of one to the next") {
+  const TempDirectory directory;
+  MetaTrainConfig config = SmallExperiment(1, 3);
+  config.checkpoint_steps = 0;
+  config.checkpoint_seconds = 50;
+  config.keep_last = 9;
+  SlowDisk disk;
+  const InEnvironment around(&disk);
+  RunMetaTraining(config, {.out_dir = directory.path(), .on_event = [&](std::string_view event) {
+                             if (event.ends_with(":rename")) disk.Wait();
+                           }});
+  const CheckpointStore store(directory / "checkpoints", {});
+  CHECK(store.Steps() == std::vector<int64_t>{0, 3});
+}
+
+TEST_CASE("A run writes the checkpoints that keep_every keeps") {
+  const TempDirectory directory;
+  MetaTrainConfig config = SmallExperiment(1, 7);
+  config.checkpoint_steps = 0;
+  config.checkpoint_seconds = 0;
+  config.keep_last = 1;
+  config.keep_every = 2;
+  Train(config, directory.path());
+  const CheckpointStore store(directory / "checkpoints", {});
+  CHECK(store.Steps() == std::vector<int64_t>{0, 2, 4, 6, 7});
+}
+
 TEST_CASE("A finished run that is resumed to the same total does nothing more") {
   const TempDirectory directory;
   const MetaTrainConfig config = SmallExperiment(1, 3);
@@ -881,12 +998,15 @@ class Fickle : public LearnedOptimizer {
   LearnableSGD sgd_;
 };
 
-TEST_CASE("A theta whose check fails after writing is kept, and the run has finished") {
-  OptimizerRegistry().Add<LearnableSGDOptions>(
-      "Fickle", "SGD until its theta is written.",
-      [](const LearnableSGDOptions& options) { return std::make_shared<Fickle>(options); });
-  const TempDirectory directory;
-  const auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
+MetaTrainConfig FickleExperiment() {
+  static const bool added = [] {
+    OptimizerRegistry().Add<LearnableSGDOptions>(
+        "Fickle", "SGD until its theta is written.",
+        [](const LearnableSGDOptions& options) { return std::make_shared<Fickle>(options); });
+    return true;
+  }();
+  CHECK(added);
+  return ReadOptions<MetaTrainConfig>(Config::Parse(
       R"({"learned_optimizer": {"type": "Fickle"},
           "theta_opt": {"type": "SGD", "learning_rate": 1e-30},
           "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
@@ -894,6 +1014,29 @@ TEST_CASE("A theta whose check fails after writing is kept, and the run has fini
                           "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}}],
           "meta_steps": 1})",
       "test"));
+}
+
+TEST_CASE("A best theta whose golden steps come out otherwise here is kept") {
+  const TempDirectory directory;
+  MetaTrainConfig config = FickleExperiment();
+  config.eval_every = 1;
+  config.eval_steps = 1;
+  config.eval_seeds = 1;
+  fickle_since = directory / "theta.safetensors";
+  const LoggedLines lines;
+  Train(config, directory.path());
+  const std::string best = directory / "theta_best.safetensors";
+  CHECK_THROWS_AS(ReadThetaFile(best), Error);
+  RemoveBestThetaAfter(directory.path(), 1);
+  CHECK(fs::exists(best));
+  CHECK(fs::exists(directory / "best.json"));
+  CHECK(Has(lines.text(),
+            best + ": the optimizer does not do what it did when the file was written"));
+}
+
+TEST_CASE("A theta whose check fails after writing is kept, and the run has finished") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = FickleExperiment();
   fickle_since = directory / "run/theta.safetensors";
   MetaTrainResult result;
   std::string log;

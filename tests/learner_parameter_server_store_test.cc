@@ -312,6 +312,37 @@ TEST_CASE("What is not a checkpoint of this server is refused") {
            "parameter server: the checkpoint is of another key");
 }
 
+TEST_CASE(
+    "A server goes on from what a version with fewer keys saved, and not with another length") {
+  ParameterServerOptions options = SmallModel();
+  options.optimizer = Config::Parse(R"({"type": "SGD", "schedule": "cosine"})", "test");
+  options.num_steps = 10;
+  NamedArrays saved = StoreOf(options).Save();
+  const auto restore = [&](int64_t num_steps) {
+    ParameterServerOptions changed = options;
+    changed.num_steps = num_steps;
+    return ErrorOf([&] { StoreOf(changed).Restore(saved); });
+  };
+  CHECK_EQ(restore(10), "no error");
+  CHECK_EQ(restore(11), "parameter server: the checkpoint is of another num_steps");
+  saved.Take("num_steps");
+  CHECK_EQ(restore(11), "no error");
+  const auto set_optimizer = [&](const std::string& text) {
+    saved.Set("optimizer", Array::Of<uint8_t>({std::ssize(text)},
+                                              std::vector<uint8_t>(text.begin(), text.end())));
+  };
+  set_optimizer(R"({"type": "SGD", "schedule": {"type": "Cosine"}})");
+  CHECK_EQ(restore(10), "no error");
+  for (const char* text : {R"({"type": "SGD"})", R"({"type": "SGD", "wings": 2})", "SGD"}) {
+    set_optimizer(text);
+    CHECK_EQ(restore(10), "parameter server: the checkpoint is of another optimizer");
+  }
+  // Where the optimizer does not need the length it may change.
+  options.optimizer = SgdConfig(0.1);
+  saved = StoreOf(options).Save();
+  CHECK_EQ(restore(11), "no error");
+}
+
 TEST_CASE("Errors of options name what is wrong") {
   const auto error_of = [](const std::function<void(ParameterServerOptions*)>& change) {
     return ErrorOf([&] {

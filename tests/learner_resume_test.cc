@@ -152,9 +152,21 @@ TEST_CASE(
   Train(config, run.path());
   config.meta_steps = 8;
   config.data_dir = other.path();
-  CHECK(ErrorOf([&] { Resume(config, run.path()); })
-            .starts_with("cannot resume from " + run.path() +
-                         "/checkpoints/step-00000004: it was computed on csv "));
+  const auto check_error = [&] {
+    CHECK(ErrorOf([&] { Resume(config, run.path()); })
+              .starts_with("cannot resume from " + run.path() +
+                           "/checkpoints/step-00000004: it was computed on csv "));
+  };
+  check_error();
+  // As a version leaves it that had fewer keys.
+  const CheckpointStore store(run / "checkpoints", {});
+  Checkpoint checkpoint = *store.ReadNewest();
+  nlohmann::ordered_json json = checkpoint.config.json();
+  REQUIRE(json.at("eval_tasks").at(0).erase("norm") == 1);
+  checkpoint.config = Config::FromJson(json);
+  RemoveAll(store.Path(4));
+  store.Write(checkpoint);
+  check_error();
   // Other held-out tasks may have other data, and where none are judged there are none.
   MetaTrainConfig changed = config;
   changed.eval_tasks = {config.eval_tasks[0].With("batch_size", "4")};

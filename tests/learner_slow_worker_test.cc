@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +19,7 @@
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/window_journal.h"
+#include "lopt/tasks/registry.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/temp_directory.h"
@@ -143,6 +146,60 @@ TEST_CASE("The cause of a failure is told before what the learner's rank compute
   CHECK(cause.starts_with("rank 1 ("));
   CHECK(cause.ends_with("): the window failed"));
   CHECK(job.errors[0] == cause);
+}
+
+std::atomic<bool> late_gradient_came = false;
+
+// A task that is judged after the last update until the slow worker's gradient has come.
+class LongJudged final : public TaskFamily {
+ public:
+  LongJudged() : TaskFamily({.params = Layout({{"x", {1}}})}) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 0;
+  }
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace&) const override {
+    while (updates_made >= slow_until && !late_gradient_came) {
+      std::this_thread::yield();
+    }
+    std::ranges::fill(evaluation.losses, 1.0F);
+    std::ranges::fill(evaluation.gradients, 0.0F);
+  }
+};
+
+struct LongJudgedOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+TEST_CASE("While the last theta is judged no worker gets weights") {
+  TaskRegistry().Add<LongJudgedOptions>("LongJudged", "For this test.",
+                                        [](const LongJudgedOptions&, const TaskResources&) {
+                                          return std::make_shared<LongJudged>();
+                                        });
+  MetaTrainConfig config =
+      TwoWorkers(WriteOptions("Sync", SyncOptions{.deadline_seconds = 1e-9, .quorum = 1}), 3);
+  config.eval_tasks = {Config::Parse(R"({"type": "LongJudged"})", "test")};
+  config.eval_every = 3;
+  config.eval_steps = 1;
+  config.eval_seeds = 1;
+  updates_made = 0;
+  slow_until = 3;
+  const auto transports = MakeLocalTransports(2);
+  int sent = 0;
+  WatchedTransport watched(
+      transports[0].get(), [&](int to, int kind) { sent += to == 1 && kind == kWeights ? 1 : 0; },
+      [](int from, int kind) {
+        if (from == 1 && kind == kGradients) late_gradient_came = true;
+      });
+  MetaTrainerOptions options = Counting();
+  options.transport = &watched;
+  std::thread other([&] { RunMetaTraining(config, {.transport = transports[1].get()}); });
+  CHECK(RunMetaTraining(config, options).learner.outer_step == 3);
+  other.join();
+  CHECK(late_gradient_came);
+  CHECK(sent == 1);
 }
 
 TEST_CASE("A rank that does not answer has one message with weights at a time") {

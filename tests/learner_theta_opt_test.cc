@@ -200,6 +200,57 @@ TEST_CASE("A schedule's open numbers are those of the run") {
   }
 }
 
+TEST_CASE("Schedules of optimizers in theta_opt have the length of the run where they need one") {
+  const auto resolved = [](const std::string& text) {
+    return ResolveThetaOpt(Config::Parse(text, "t"), 40).Dump(-1);
+  };
+  const std::string orthogonal =
+      R"({"type":"OrthogonalSteps","optimizer":{"type":"AdamW","schedule":)";
+  CHECK(resolved(orthogonal + R"("cosine"}})") ==
+        orthogonal + R"({"type":"Cosine","total_steps":40}}})");
+  CHECK(resolved(R"({"type":"MatricesAndVectors","matrices":)" + orthogonal +
+                 R"("linear"}},"vectors":{"type":"Lion","schedule":"cosine"}})") ==
+        R"({"type":"MatricesAndVectors","matrices":)" + orthogonal +
+            R"({"type":"Linear","total_steps":40}}},"vectors":{"type":"Lion",)"
+            R"("schedule":{"type":"Cosine","total_steps":40}}})");
+  // These steps are as they were: UnknownLength tells a length, and half a step is not rounded.
+  const std::string as_given[] = {
+      R"({"type":"UnknownLength","optimizer":{"type":"AdamW","schedule":"cosine"}})",
+      orthogonal + R"({"type":"WarmupCosine","warmup_fraction":0.25,"total_steps":6}}})",
+      orthogonal + R"("constant"}})", orthogonal + R"("no such one"}})"};
+  for (const std::string& text : as_given) {
+    CHECK(resolved(text) == text);
+  }
+  CHECK_THROWS_WITH_AS(
+      resolved(orthogonal + R"({"type":"WarmupCosine"}}})"),
+      "config: 'theta_opt.optimizer.schedule.total_steps' must be above the warm-up's 100 updates, "
+      "got 40, the length of the run",
+      Error);
+  const auto opt = Make(resolved(orthogonal + R"("cosine"}})"));
+  NamedArrays state = opt->InitState(std::vector<float>(1));
+  const double rate = opt->LearningRate(state);
+  state.At("count").As<int64_t>()[0] = 20;
+  CHECK(opt->LearningRate(state) == doctest::Approx(rate / 2));
+}
+
+TEST_CASE("A schedule ends where the learning rate becomes 0 and stays it") {
+  const auto ends = [](const std::string& schedule) {
+    const auto opt = Make(R"({"type": "SGD", "schedule": )" + schedule + "}");
+    NamedArrays state = opt->InitState(std::vector<float>(1));
+    std::vector<int64_t> by_count;
+    for (int64_t& count = state.At("count").As<int64_t>()[0]; count < 6; ++count) {
+      by_count.push_back(opt->EndOfSchedule(state).value_or(-1));
+    }
+    return by_count;
+  };
+  const std::vector<int64_t> never(6, -1);
+  CHECK(ends(R"("constant")") == never);
+  CHECK(ends(R"({"type": "Linear", "total_steps": 4})") ==
+        std::vector<int64_t>{-1, -1, -1, -1, 4, 4});
+  CHECK(ends(R"({"type": "Warmup", "warmup_steps": 3})") == never);
+  CHECK(ends(R"({"type": "Piecewise", "boundaries": [1], "scales": [0, 0]})") == never);
+}
+
 TEST_CASE("A schedule scales the learning rate by the updates made") {
   const auto opt = Make(R"({"type": "SGD", "learning_rate": 2,
       "schedule": {"type": "Piecewise", "boundaries": [1, 2], "scales": [1, 0.5, 0.25]}})");

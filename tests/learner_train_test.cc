@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cmath>
@@ -489,6 +490,32 @@ TEST_CASE("Errors of trainings name what was wanted and what was got") {
              RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out, .resume = true});
            }).find("the weights of the optimizer have changed"),
            std::string::npos);
+}
+
+TEST_CASE("A first checkpoint that cannot be written is a training that has failed") {
+  const TempDirectory directory;
+  const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const std::string error = ErrorOf([&] {
+    RunTraining(config, {.out_dir = directory.path(), .on_event = [&](std::string_view event) {
+                           CHECK_EQ(RunDirectory(directory.path()).ReadManifest().status,
+                                    "starting");
+                           if (event == "checkpoint:0:state") {
+                             const rlimit limit = {.rlim_cur = 2000, .rlim_max = before.rlim_max};
+                             ::setrlimit(RLIMIT_FSIZE, &limit);
+                           }
+                         }});
+  });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error.ends_with("/state.safetensors: File too large"));
+  const RunManifest manifest = RunDirectory(directory.path()).ReadManifest();
+  CHECK_EQ(manifest.status, "failed");
+  CHECK_EQ(manifest.error.value_or(""), error);
+  CHECK_EQ(manifest.updates, 0);
+  CHECK_EQ(RunTraining(config, {.out_dir = directory.path(), .resume = true}).updates, 12);
 }
 
 TEST_CASE("Ranks with different configs end the training with an error on all of them") {

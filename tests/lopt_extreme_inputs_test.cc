@@ -13,6 +13,9 @@
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/hand_designed.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "tests/error_of.h"
 #include "tests/farthest.h"
 #include "tests/on_every_isa.h"
 #include "tests/optimizer_examples.h"
@@ -157,6 +160,39 @@ TEST_CASE("LearnableAdam's decays stay from 0 to below 1, whatever theta is") {
     moved[1] = moved[2] = log_of_rest;
     CHECK(FirstStep(*adam, moved) == doctest::Approx(wanted).epsilon(1e-4));
   }
+}
+
+TEST_CASE("An epsilon is no zero in float32: a param without gradients stays where it was") {
+  for (const std::string options :
+       {R"("LearnableAdam", "epsilon_root": 0)", R"("NAdamW")", R"("ScheduleFreeAdamW")",
+        R"("Prodigy")", R"("Prodigy", "initial_distance": 1e-37)", R"("SOAP")"}) {
+    CAPTURE(options);
+    const auto optimizer = OptimizerRegistry().Make(
+        Config::Parse(R"({"epsilon": 1e-37, "type": )" + options + "}", "test"));
+    const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+    const auto rule = optimizer->Bind(Layout({{"p", {2}}}), AsSpan(theta));
+    std::vector<float> params = {0, 1};
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    rule->InitState({.num_steps = 3}, params, state);
+    const std::vector<float> gradient = {0, 1};
+    Workspace scratch;
+    for (int64_t step = 0; step < 3; ++step) {
+      rule->Update({.step = step, .num_steps = 3}, gradient, params, state, scratch);
+    }
+    CHECK(params[0] == 0);
+    CHECK(AllFinite(params));
+  }
+  const auto least = [](const std::string& option) {
+    return option + " must be at least 1e-37, got 1e-50";
+  };
+  CHECK(ErrorOf([] { LearnableAdam({.epsilon = 1e-50}); }) == least("LearnableAdam: epsilon"));
+  CHECK(ErrorOf([] { NAdamW({.epsilon = 1e-50}); }) == least("NAdamW: epsilon"));
+  CHECK(ErrorOf([] { ScheduleFreeAdamW({.epsilon = 1e-50}); }) ==
+        least("ScheduleFreeAdamW: epsilon"));
+  CHECK(ErrorOf([] { Prodigy({.epsilon = 1e-50}); }) == least("Prodigy: epsilon"));
+  CHECK(ErrorOf([] { Prodigy({.initial_distance = 1e-50}); }) ==
+        least("Prodigy: initial_distance"));
+  CHECK(ErrorOf([] { SOAP({.epsilon = 1e-50}); }) == least("SOAP: epsilon"));
 }
 
 std::vector<float> StepsFromZero(const std::string& config, const Shape& shape,

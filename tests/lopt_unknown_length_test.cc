@@ -96,7 +96,8 @@ TEST_CASE("Params and the optimizer's state are those of the optimizer that is t
        {R"({"type": "MLPLOpt", "hidden_size": 4, "progress_features": true, "schedule": "cosine"})",
         R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
             "optimizer": {"type": "LearnableSGDM", "learning_rate": 1000}}})",
-        R"({"type": "CeloAdam", "lstm_size": 6})", R"({"type": "AdamW", "schedule": "linear"})"}) {
+        R"({"type": "RNNMLPLOpt", "hidden_size": 4, "lstm_hidden_size": 4})",
+        R"({"type": "AdamW", "schedule": "linear"})"}) {
     CAPTURE(config);
     const auto inner = Bind(config, layout);
     const auto rule = Bind(Wrapped(config), layout);
@@ -131,6 +132,26 @@ TEST_CASE("An average of an average, and changed steps of one, are errors") {
             Bind(fmt::format(R"({{"type": "{}", "optimizer": {}}})", type, Wrapped(sgd)), layout);
           }) == type + why);
   }
+}
+
+TEST_CASE("Optimizers that average losses over parts of the run's length are errors") {
+  const Layout layout({{"w", {2, 2}}});
+  const auto inside = [](const char* type, const std::string& optimizer) {
+    return fmt::format(R"({{"type": "{}", "optimizer": {}}})", type, optimizer);
+  };
+  for (const char* type : {"Celo", "CeloAdam", "Sinv6"}) {
+    const std::string celo = fmt::format(R"({{"type": "{}", "lstm_size": 6}})", type);
+    for (const std::string& optimizer :
+         {celo, inside("OrthogonalSteps", celo), inside("LearnedScheduler", celo)}) {
+      CAPTURE(optimizer);
+      CHECK(ErrorOf([&] { Bind(Wrapped(optimizer), layout); }) ==
+            "UnknownLength: wanted an optimizer whose state does not depend on the length of the "
+            "run; Celo (unless 'scheduled' is false), CeloAdam and Sinv6 average losses over parts "
+            "of that length and must know it");
+    }
+  }
+  const std::string first_phase = R"({"type": "Celo", "lstm_size": 6, "scheduled": false})";
+  CHECK(Bind(Wrapped(first_phase), layout) != nullptr);
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ TEST_CASE("Wrong options are errors") {
                        "ImageAutoencoder: hidden[0] must be in [1, 100000], got 0", Error);
   CHECK_THROWS_WITH_AS(ImageAutoencoder({.images = {.image_size = 5}}, Drawn(8, 0)),
                        "image task: images of 8 x 8, wanted image_size 5", Error);
+  const ImageOptions signals{.image_size = 0, .data = ImageSource::kMnist1d};
+  CHECK_THROWS_WITH_AS(
+      ImageAutoencoder({.images = signals}, GetImages(signals, TaskResources(""))),
+      "ImageAutoencoder: the data are signals, wanted images: it gives numbers in [0, 1]", Error);
 }
 
 }  // namespace

@@ -333,6 +333,11 @@ TEST_CASE("Every damage of a CSV file is an error that names the line") {
         path + ": line 1 has 4 values beside the label, but csv_shape is [3, 2]");
   CHECK(error(good, {.shape = {4}}) ==
         "CSV images: csv_shape must be [], [height, width] or [height, width, channels], got [4]");
+  for (const int64_t channels : {2, 4}) {
+    CHECK(error(good, {.shape = {1, 4 / channels, channels}}) ==
+          fmt::format("CSV images: csv_shape [1, {}, {}] has {} channels, wanted 1 or 3",
+                      4 / channels, channels, channels));
+  }
   CHECK(error(good, {.white = 0}) == "CSV images: csv_white must be in [1, 255], got 0");
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "lopt/base/error.h"
@@ -53,6 +54,24 @@ TEST_CASE("A step below 0 is an error") {
   const RowTask task(12, 4, Sampling::kEpoch);
   CHECK_THROWS_WITH_AS(Batch(task, -5), "TaskFamily: step -5 of an episode, wanted at least 0",
                        Error);
+}
+
+TEST_CASE("Keys beside examples are one for each replica, or none") {
+  const RowTask task(12, 4, Sampling::kEpoch);
+  const std::vector<Key> keys(2);
+  const std::vector<int32_t> examples = {1, 2};
+  const std::vector<float> params(2);
+  std::vector<float> losses(2);
+  Workspace scratch;
+  TaskEvaluation evaluation{
+      .rows = 2, .params = params, .keys = keys, .examples = examples, .losses = losses};
+  task.Evaluate(evaluation, scratch);
+  CHECK(losses == std::vector<float>{1, 2});
+  evaluation.keys = {};
+  CHECK_NOTHROW(task.Evaluate(evaluation, scratch));
+  evaluation.keys = std::span(keys).first(1);
+  CHECK_THROWS_WITH_AS(task.Evaluate(evaluation, scratch),
+                       "TaskFamily: keys has 1 numbers, wanted 2 or none", Error);
 }
 
 TEST_CASE("Every row is taken once an epoch, in another order each epoch") {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -205,6 +207,25 @@ TEST_CASE("A workload that fails costs no other row") {
   CHECK(wrong.failed == "wrong by 1");
   CHECK(wrong.skipped.empty());
   CHECK(RunWorkload({"away", fails, "it is away"}, {}).skipped == "it is away");
+}
+
+TEST_CASE("A bench that is stopped ends after the running workload and removes its files") {
+  const TempDirectory directory;
+  bool sent = false;
+  const FinishedProcess stopped =
+      RunProcess({"/bin/sh", "-c",
+                  fmt::format("TMPDIR='{}' exec '{}' bench --short --json --filter "
+                              "'tutorial/out|tutorial-16|checkpoint|first_update'",
+                              directory.path(), BuildPath("lopt"))},
+                 [&](pid_t child, const std::string&) {
+                   if (!sent) ::kill(child, SIGINT);
+                   sent = true;
+                 });
+  CHECK(stopped.exit_code == 75);
+  CHECK(stopped.errors.find("Stopping after this workload; once more to stop at once.") !=
+        std::string::npos);
+  CHECK(nlohmann::json::parse(stopped.output).at("workloads").size() < 2);
+  CHECK(std::filesystem::is_empty(directory.path()));
 }
 
 TEST_CASE("The bench names its workloads when the filter matches none") {

@@ -8,6 +8,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/record.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/estimator_bench.h"
@@ -201,6 +202,47 @@ void FindBias(int64_t runs) {
 
 TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
   FindBias(40);
+}
+
+TEST_CASE("An exact gradient that is not finite is no reference, and the bench can be written") {
+  if (!FindModule(kTorchModule)) {
+    SkipTest("there is no torch module");
+    return;
+  }
+  // Params behind pixels that are always 0 have steps of 0 / (sqrt(0) + epsilon), which have no
+  // derivative.
+  const std::string problem = R"(, "num_tasks": 1, "std": 0.01,
+      "task": {"type": "ImageMLP", "image_size": 8, "hidden": [2], "batch_size": 2},
+      "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}})";
+  const auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableAdam", "epsilon_root": 0}, "estimators": [
+          {"type": "FullES")" +
+          problem + R"(, {"type": "TruncatedPES", "trunc_length": 2)" + problem + "]}",
+      "test"));
+  const Eigen::VectorXf theta =
+      OptimizerRegistry().Make(config.learned_optimizer)->InitTheta(Key{});
+  EstimatorBench bench;
+  ThreadPool(1).Run([&] { bench = BenchEstimators(config, theta, {.runs = 3, .windows = {}}); });
+  REQUIRE(bench.estimators.size() == 4);  // FullES; windows 0, 1 and all of PES
+  for (const EstimatorQuality& row : bench.estimators) {
+    CHECK(row.reference == (row.window ? "none" : "FullES"));
+    CHECK(row.inexact ==
+          "the gradient of FullGrad is not finite: it may grow without bound over so many steps");
+  }
+  CHECK(ParseRecord<EstimatorBench>(RecordText(bench, 2), "test").estimators.size() == 4);
+}
+
+TEST_CASE("A directory that cannot be made ends the bench of estimators before it computes") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "config.json", R"({"learned_optimizer": {"type": "LearnableSGD"}})");
+  WriteTextFile(directory / "file", "");
+  const auto errors_of = [&](const std::string& out) {
+    return RunProcess({BuildPath("lopt"), "bench", "--estimators", directory / "config.json",
+                       "--out", directory / out})
+        .errors;
+  };
+  CHECK(errors_of("new") == "lopt: estimator bench: the config has no estimators\n");
+  CHECK(errors_of("file/new").starts_with("lopt: cannot create the directory "));
 }
 
 TEST_CASE("What stands in the way of an exact gradient is in the bench's table and its JSON") {

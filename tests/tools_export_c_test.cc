@@ -271,6 +271,41 @@ TEST_CASE("Exported C compiles without warnings and makes the native steps") {
   }
 }
 
+TEST_CASE("Exported C rests where the native rule does: squares of all gradients are no floats") {
+  const std::vector<std::string> compilers = Compilers();
+  if (compilers.empty()) return;
+  const ThetaFile file = Drawn(R"({"type": "MLPLOpt", "step_mult": 0.1, "relative_step": true,
+                                   "normalizer_epsilon": 1e-24})");
+  const Library library(MakeCSource(file, "x.safetensors"), compilers.front());
+  const Layout layout = TestedLayout();
+  const auto rule = OptimizerRegistry()
+                        .Make(file.learned_optimizer)
+                        ->Bind(layout, {file.theta.data(), static_cast<size_t>(file.theta.size())});
+  const auto size = static_cast<size_t>(layout.size());
+  std::vector<float> native_state(static_cast<size_t>(rule->state_layout().size()));
+  std::vector<float> state(library.state_size());
+  std::vector<float> scratch(library.scratch_size());
+  Workspace workspace;
+  // The sums of the squares of 5e-20 over the larger tensors would be normal floats.
+  for (const float gradient : {5e-20F, 1e-15F}) {
+    CAPTURE(gradient);
+    const bool rests = gradient < 1e-19F;
+    const std::vector<float> start(size, 1e-3F);
+    const std::vector<float> gradients(size, gradient);
+    std::vector<float> wanted = start;
+    std::vector<float> got = start;
+    rule->InitState({}, wanted, native_state);
+    CHECK_EQ(library.Init(state.data()), 0);
+    for (int64_t step = 0; step < 3; ++step) {
+      rule->Update({.step = step, .num_steps = 3}, gradients, wanted, native_state, workspace);
+      CHECK_EQ(library.Step(step, 3, got.data(), gradients.data(), state.data(), scratch.data()),
+               0);
+    }
+    CHECK_EQ(wanted == start, rests);
+    CHECK_EQ(got == start, rests);
+  }
+}
+
 // A text of the file and what a mistake would make of it.
 struct Mutant {
   std::string example;

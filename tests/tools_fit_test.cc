@@ -555,6 +555,21 @@ TEST_CASE("A meta-training that wrote no config yet begins anew") {
   CHECK(NumbersOf(resumed) == NumbersOf(whole));
 }
 
+TEST_CASE("A fit whose directory another process took over writes no more into it") {
+  const TempDirectory scratch;
+  FitOptions options{.out_dir = scratch / "fit"};
+  std::string record;
+  options.on_progress = [&](const FitProgress& progress) {
+    if (progress.phase == "meta-training" && std::filesystem::remove(scratch / "fit/fit.lock")) {
+      record = ReadTextFile(scratch / "fit/fit.json");
+    }
+  };
+  CHECK(ErrorOf([&] {
+          RunFit(Request(kBowl, 3, 3), Start(20), options);
+        }).starts_with(scratch / "fit: another process has taken this directory over"));
+  CHECK_EQ(ReadTextFile(scratch / "fit/fit.json"), record);
+}
+
 TEST_CASE("Time that was measured with so many threads is not divided with others") {
   const TempDirectory scratch;
   std::atomic<bool> stop = false;

@@ -51,5 +51,15 @@ TEST_CASE("lopt version says so") {
            std::string::npos);
 }
 
+// The name is cleared by an empty value in container files and shells; else modules would be taken
+// from the directory in which the program is called.
+TEST_CASE("An empty LOPT_MODULE_DIR names no directory") {
+  const TempDirectory directory;
+  const FinishedProcess finished = RunProcess(
+      {"/usr/bin/env", "-C", directory.path(), "LOPT_MODULE_DIR=", BuildPath("lopt"), "version"});
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(finished.output.find("looked in"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lopt

@@ -65,6 +65,9 @@ TEST_CASE("Ticks are round numbers, few enough and within the axis") {
            std::vector<std::string>{"0.0001", "1", "10k", "100M"});
   CHECK_EQ(Labels({.low = 0.9, .high = 1.13, .logarithmic = true}, 5),
            std::vector<std::string>{"0.9", "0.95", "1", "1.05", "1.1"});
+  // Not 10 alone.
+  CHECK_EQ(Labels({.low = 6, .high = 14}, 4), std::vector<std::string>{"8", "12"});
+  CHECK_EQ(Labels({.low = 0.6, .high = 1.4}, 4), std::vector<std::string>{"0.8", "1.2"});
   const Axis axis{.low = 1, .high = 100, .logarithmic = true};
   CHECK_EQ(axis.At(10), doctest::Approx(0.5));
   CHECK(std::isnan(axis.At(0)));

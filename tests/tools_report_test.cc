@@ -178,10 +178,10 @@ std::string MakeEvaluation(const TempDirectory& scratch, const std::string& name
                 R"({"format": "lopt evaluation 1", "status": "finished", "seconds": 3.5,
                     "version": "1.2.3", "isa": "avx3", "threads": 2, "optimizers": [
                       {"name": "mine", "trained_on": {"small <task>": [60]}}],
-                    "command": "lopt eval --theta 'my theta.safetensors' --seeds 4"})");
+                    "command": "lopt eval --theta 'my theta.safetensors' --seeds 8"})");
   std::ofstream lines(directory + "/results.jsonl");
   for (const char* optimizer : {"Adam", "mine"}) {
-    for (int64_t seed = 0; seed < 4; ++seed) {
+    for (int64_t seed = 0; seed < 8; ++seed) {
       const float own = std::string(optimizer) == "mine" ? rate : 0.1F;
       lines << ResultLine(Training(optimizer, seed, own)) << '\n';
     }
@@ -308,17 +308,17 @@ TEST_CASE("The report of an evaluation shows tables and learning curves") {
   const TempDirectory scratch;
   const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
   std::ofstream lines(evaluation + "/results.jsonl", std::ios::app);
-  for (int64_t seed = 0; seed < 4; ++seed) lines << ResultLine(Training("yours", seed, 1)) << '\n';
+  for (int64_t seed = 0; seed < 8; ++seed) lines << ResultLine(Training("yours", seed, 1)) << '\n';
   lines.close();
   const std::string page = Page(scratch, {evaluation});
   CheckPage(page);
   for (const std::string& part :
        Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks; losses as fractions",
              "speed-up in steps", "<tr class=\"ours\"><th scope=\"row\">mine +</th>",
-             "<span class=\"better\">better</span>", "<td class=\"number\">0 / 0 of 4</td>",
-             "<td class=\"number\">0 / 1 of 4</td>", "blown up", "seconds to Adam",
-             "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
-             "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04",
+             "<span class=\"better\">better</span>", "<td class=\"number\">0 / 0 of 8</td>",
+             "<td class=\"number\">0 / 1 of 8</td>", "blown up", "seconds to Adam",
+             "Median over 8 seeds of the batch losses&#39; running mean over 1 steps",
+             "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 8", "0:04",
              "A task without a data set has no such split"}) {
     CAPTURE(part);
     CHECK(Has(page, part));
@@ -374,7 +374,7 @@ TEST_CASE("What is damaged is told in the report and on standard error, and the 
   const std::string judged = Page(scratch, {evaluation}, &errors);
   CHECK(Has(errors, "results.jsonl"));
   CHECK(Has(judged, "<p class=\"notice\">"));
-  CHECK(Has(judged, "0 / 1 of 3"));
+  CHECK(Has(judged, "0 / 1 of 7"));
 }
 
 TEST_CASE("A last task of which results are missing is left out, with a notice") {
@@ -456,8 +456,8 @@ TEST_CASE("An evaluation begins with the verdict; then come the table, best firs
   for (const char* part :
        {"<h2 id=\"s0\">Evaluation: judged</h2>", "<p class=\"verdict\">mine is ahead of tuned Adam",
         "<caption><span>Test losses on small &lt;task&gt; after 60 steps, interquartile means over "
-        "4 "
-        "seeds. Learned optimizers are bold; ratio, verdict: against tuned Adam.</span></caption>",
+        "8 seeds. Learned optimizers are bold; ratio, verdict: against tuned "
+        "Adam.</span></caption>",
         "<tr class=\"ours\"><th scope=\"row\">mine</th>", "<tr><th scope=\"row\">Adam</th>",
         "<div class=\"forest\">", "<li class=\"ours\">mine</li><li>Adam</li>", "<h3>By task</h3>",
         "<g class=\"curve\" style=\"--c:var(--c1)\"><title>Adam</title>",
@@ -476,7 +476,7 @@ TEST_CASE("Of several tasks there is a forest plot of all and one of each, by th
   const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
   std::ofstream lines(evaluation + "/results.jsonl", std::ios::app);
   for (const std::string optimizer : {"Adam", "mine", "yours"}) {
-    for (int64_t seed = 0; seed < 4; ++seed) {
+    for (int64_t seed = 0; seed < 8; ++seed) {
       RunResult run = Training(optimizer, seed, optimizer == "Adam" ? 0.1F : 0.05F);
       if (optimizer == "yours") lines << ResultLine(run) << '\n';
       run.task = "other";
@@ -511,7 +511,7 @@ TEST_CASE("Each of several evaluations has its table of ratios, under its name")
     std::ofstream lines(evaluation + "/results.jsonl");
     for (const std::string task : {"lost", "won"}) {
       for (const std::string& optimizer : {std::string("Adam"), name + "-theta"}) {
-        for (int64_t seed = 0; seed < 4; ++seed) {
+        for (int64_t seed = 0; seed < 8; ++seed) {
           RunResult run = Training(optimizer == "Adam" ? optimizer : "mine", seed,
                                    optimizer == "Adam" ? 0.1F
                                    : task == "won"     ? 0.3F
@@ -544,7 +544,7 @@ TEST_CASE("Losses below 0 are compared without ratios") {
   std::ofstream lines(evaluation + "/results.jsonl");
   for (const std::string task : {"below", "above"}) {
     for (const std::string optimizer : {"Adam", "mine"}) {
-      for (int64_t seed = 0; seed < 4; ++seed) {
+      for (int64_t seed = 0; seed < 8; ++seed) {
         RunResult run = Training(optimizer, seed, 0.1F);
         run.task = task;
         run.test_loss = {optimizer == "Adam" ? 1.0 : 0.5};

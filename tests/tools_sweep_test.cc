@@ -18,10 +18,12 @@
 #include "lopt/base/utf8.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/tables.h"
 #include "lopt/tools/shell.h"
 #include "tests/csv_digits.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
 #include "tests/text_parts.h"
 
@@ -312,6 +314,230 @@ TEST_CASE("What failed is said where a sweep is stopped meanwhile, too") {
   CHECK(Has(stopped.output, "Failed: bad, seed 0\n"));
 }
 
+// A sweep of a program in its place: a shell script that ends at once, with files as those of lopt.
+// Its list is project/list.json.
+class StubSweep {
+ public:
+  explicit StubSweep(const std::string& variants = R"("a": [], "b": [])",
+                     const std::string& more = "") {
+    Set("", "");
+    fs::create_directory(scratch_ / "project");
+    WriteTextFile(scratch_ / "project/list.json", R"({"meta_train": {"preset": "smoke"},
+      "variants": {)" + variants + R"(}, "seeds": [0],
+      "eval": {"preset": "smoke", "baselines": "none"})" +
+                                                      more + "}");
+  }
+  // Shell commands that the program begins with; the directory of its output is $out.
+  void Set(const std::string& meta_train, const std::string& eval) const {
+    WriteTextFile(scratch_ / "lopt", R"(for word; do
+  if [ "$before" = --out ]; then out=$word; fi
+  before=$word
+done
+mkdir -p "$out"
+pwd
+if [ "$1" = meta-train ]; then
+  : > "$out/metrics.jsonl"
+  )" + meta_train + R"(
+  echo '{"updates": 0}' > "$out/manifest.json"
+else
+  )" + eval + R"(
+  echo '{"version": "0", "isa": "none"}' > "$out/manifest.json"
+  echo '{"task": "t", "optimizer": "a", "steps": [5], "test_loss": [1], "diverged": [false],' \
+    '"learning_rate": [], "tuning_loss": []}' > "$out/results.jsonl"
+fi
+)");
+  }
+  // `shell` is what a shell does before, and `end` behind its command.
+  FinishedProcess Run(const std::string& options = "", const std::string& shell = "",
+                      const std::string& end = "", const std::string& project = "project") const {
+    return RunProcess(
+        {"/bin/sh", "-c",
+         fmt::format(
+             "{} exec python3 -I {} --list={} --out={} --program=/bin/sh --program={} {} {}", shell,
+             ShellQuoted(SourcePath("tools/sweep/sweep.py")), scratch_ / (project + "/list.json"),
+             Out(), scratch_ / "lopt", options, end)});
+  }
+  std::string Out() const { return scratch_ / "out"; }
+  std::string Of(const std::string& piece) const { return Out() + "/runs/" + piece; }
+  std::string operator/(const std::string& file) const { return scratch_ / file; }
+
+ private:
+  TempDirectory scratch_;
+};
+
+TEST_CASE("A signal that comes with the end of a run stops the sweep") {
+  for (const char* signal : {"INT", "TERM", "HUP"}) {
+    CAPTURE(signal);
+    const StubSweep sweep;
+    sweep.Set(fmt::format("trap '' TERM; kill -{} $PPID", signal), "");
+    const FinishedProcess stopped = sweep.Run();
+    CHECK(stopped.exit_code == kToBeContinued);
+    CHECK(
+        Has(stopped.output, fmt::format("stopped by SIG{} after a, seed 0: meta-train\n", signal)));
+    CHECK_FALSE(Has(stopped.output, "eval\n"));
+    CHECK(Has(stopped.output, "0 of 2 runs are finished; left: a, seed 0; b, seed 0."));
+    if (signal != std::string("INT")) continue;
+    sweep.Set("", "");
+    const FinishedProcess rest = sweep.Run();
+    CHECK(rest.exit_code == 0);
+    CHECK_FALSE(Has(rest.output, "a, seed 0: meta-train"));
+  }
+}
+
+TEST_CASE("What fails while it is told to stop has failed, and nothing follows it") {
+  const StubSweep sweep;
+  sweep.Set("trap 'echo no space; exit 1' TERM; kill -TERM $PPID; while :; do :; done", "");
+  const FinishedProcess failed = sweep.Run();
+  CHECK(failed.exit_code == 1);
+  CHECK(Has(failed.output, "a, seed 0: meta-train failed with exit code 1 ("));
+  CHECK(Has(failed.output, "): no space\n"));
+  CHECK(Has(failed.output, "stopped by SIGTERM after a, seed 0: meta-train\n"));
+  CHECK(Has(failed.output, "\nFailed: a, seed 0\n"));
+  CHECK_FALSE(Has(failed.output, "b, seed 0: meta-train"));
+}
+
+TEST_CASE("Weights that a run begins with are those beside the list, however they are named") {
+  const StubSweep sweep(R"("set": ["init_theta=w/base.st"], "text": ["init_theta=\"w/base.st\""],
+    "equals": {"preset": "smoke", "options": ["--init-theta=w/base.st"]},
+    "word": {"preset": "smoke", "options": ["--init-theta", "w/base.st"]},
+    "config": {"config": "own.json"})");
+  const Words variants = {"set", "text", "equals", "word", "config"};
+  const auto record_of = [&](const std::string& variant) {
+    return sweep.Of(variant + "/seed-0/meta-train.json");
+  };
+  fs::create_directory(sweep / "project/w");
+  WriteTextFile(sweep / "project/w/base.st", "1");
+  WriteTextFile(sweep / "project/own.json", R"({"init_theta" : "w/base.st"})");
+  // Of the caller's directory no file counts.
+  fs::create_directory(sweep / "elsewhere");
+  for (const char* name : {"eval", "smoke", "0"}) {
+    WriteTextFile(sweep / fmt::format("elsewhere/{}", name), "1");
+  }
+  const std::string elsewhere = fmt::format("cd '{}';", sweep / "elsewhere");
+  REQUIRE(sweep.Run("", elsewhere).exit_code == 0);
+  CHECK(Has(ReadTextFile(sweep.Of("set/seed-0/meta-train.log")), "\n" + sweep / "project" + "\n"));
+  for (const std::string& variant : variants) {
+    CAPTURE(variant);
+    const auto files = nlohmann::json::parse(ReadTextFile(record_of(variant))).at("files");
+    CHECK(files.value("base.st", "") == "1");
+    CHECK(files.size() == (variant == "config" ? 2 : 1));
+  }
+  WriteTextFile(sweep / "elsewhere/eval", "2");
+  CHECK(sweep.Run("", elsewhere).exit_code == 0);
+  WriteTextFile(sweep / "project/w/base.st", "2");
+  CHECK(
+      Has(sweep.Run("--table").errors,
+          "lopt: set, seed 0: it was begun with other settings: other contents of base.st; give "));
+  // A sweep of a version that noted fewer files stays good.
+  for (const std::string& variant : variants) {
+    auto json = nlohmann::ordered_json::parse(ReadTextFile(record_of(variant)));
+    json["files"].erase("base.st");
+    WriteTextFile(record_of(variant), json.dump());
+  }
+  CHECK(sweep.Run().exit_code == 0);
+}
+
+TEST_CASE("A sweep and its list may be moved, with a directory of data") {
+  const StubSweep sweep(R"("a": [])", R"(, "data_dir": "data")");
+  REQUIRE(sweep.Run().exit_code == 0);
+  // As earlier versions noted it.
+  const std::string record = sweep.Of("a/seed-0/meta-train.json");
+  ReplaceInFile(record, R"("data")", fmt::format(R"("{}")", sweep / "project/data"));
+  fs::rename(sweep / "project", sweep / "moved");
+  for (const char* options : {"--table", ""}) {
+    const FinishedProcess moved = sweep.Run(options, "", "", "moved");
+    CHECK(moved.errors == "");
+    CHECK(moved.exit_code == 0);
+    CHECK(Has(moved.output, "1 of 1 runs are finished."));
+  }
+  ReplaceInFile(sweep / "moved/list.json", R"("data"})", R"("others"})");
+  CHECK(Has(sweep.Run("", "", "", "moved").errors,
+            "--data-dir data --seed 0 then, meta-train --preset smoke --data-dir others --seed 0 "
+            "now; give"));
+}
+
+TEST_CASE("An evaluation that is killed while it begins is begun anew") {
+  const StubSweep sweep(R"("a": [])");
+  sweep.Set("", R"(case "$*" in
+    *--resume*) exit 1;;
+    *--overwrite*) ;;
+    *) echo '{}' > "$out/manifest.json"; kill -KILL $$;;
+  esac)");
+  const FinishedProcess killed = sweep.Run();
+  CHECK(killed.exit_code == 1);
+  CHECK(Has(killed.output, "a, seed 0: eval failed with exit code -9 ("));
+  CHECK(sweep.Run().exit_code == 0);
+}
+
+TEST_CASE("A sweep goes on where its output is lost") {
+  const StubSweep sweep;
+  const FinishedProcess lost = sweep.Run("", "", ">/dev/full");
+  CHECK(lost.errors == "");
+  CHECK(lost.exit_code == 0);
+  CHECK(Has(ReadTextFile(sweep.Out() + "/table.md"), "2 of 2 runs are finished."));
+}
+
+TEST_CASE("Files that cannot be written are errors that name them") {
+  const StubSweep sweep;
+  const FinishedProcess full = sweep.Run("", "ulimit -f 0;", "2>&1");
+  CHECK(full.exit_code == 1);
+  CHECK(Has(full.output, "lopt: " + sweep.Out() + ": File too large\n"));
+  fs::remove_all(sweep.Out());
+  WriteTextFile(sweep.Out(), "");
+  const FinishedProcess file = sweep.Run();
+  CHECK(file.exit_code == 1);
+  CHECK(file.errors == "lopt: " + sweep.Out() + ": File exists\n");
+}
+
+TEST_CASE("A damaged file of a run is an error that says how to have it made anew") {
+  const StubSweep sweep(R"("a": [])");
+  REQUIRE(sweep.Run().exit_code == 0);
+  const auto error_of = [&](const std::string& file, const std::string& text) {
+    const std::string path = sweep.Of("a/seed-0/" + file);
+    const std::string before = ReadTextFile(path);
+    WriteTextFile(path, text);
+    const FinishedProcess table = sweep.Run("--table");
+    WriteTextFile(path, before);
+    CHECK(table.exit_code == 1);
+    return table.errors;
+  };
+  const std::string eval = sweep.Of("a/seed-0/eval");
+  const std::string remedy =
+      fmt::format("; remove {} and {}.json, and it is made anew\n", eval, eval);
+  CHECK(error_of("eval/results.jsonl", "") ==
+        "lopt: " + eval + "/results.jsonl is damaged (ValueError('no results'))" + remedy);
+  CHECK(error_of("eval/results.jsonl", R"({"task": "t"})") ==
+        "lopt: " + eval + "/results.jsonl is damaged (KeyError('steps'))" + remedy);
+  for (const auto& [file, text] : {std::pair("eval/results.jsonl", "3"),
+                                   {"eval/manifest.json", "[]"},
+                                   {"meta-train/manifest.json", "{"},
+                                   {"meta-train/metrics.jsonl", "[]"}}) {
+    CAPTURE(file);
+    CHECK(Has(error_of(file, text), " is damaged ("));
+  }
+  fs::remove(eval + "/results.jsonl");
+  CHECK(sweep.Run().errors ==
+        "lopt: " + eval + "/results.jsonl: No such file or directory" + remedy);
+  fs::remove_all(eval);
+  fs::remove(eval + ".json");
+  CHECK(sweep.Run().exit_code == 0);
+}
+
+TEST_CASE("A sweep's table writes names as tables of evaluations do") {
+  const Words names = {"[a](b)",     "__a_b__",    "a\rb\nc", "a\x1b]0;b\x07", "a\xc2\x9b[2J\xff",
+                       "horizon-30", "a|b*`<\\~&", "größe",   "é_a",           "a\u200bb",
+                       "a\u00a0b",   "a\u202eb"};
+  const std::string script =
+      "import sys; sys.path.insert(0, sys.argv[1]); import sweep; "
+      "sys.stdout.reconfigure(encoding='utf-8'); "
+      "print(*map(sweep.markdown_name, sys.argv[2:]), sep='\\n')";
+  Words words = {"/usr/bin/env", "python3", "-B", "-c", script, SourcePath("tools/sweep")};
+  words.insert(words.end(), names.begin(), names.end());
+  std::string wanted;
+  for (const std::string& name : names) wanted += MarkdownName(name) + "\n";
+  CHECK(RunProcess(words).output == wanted);
+}
+
 TEST_CASE("Under nohup a sweep goes on") {
   const TempDirectory scratch;
   const std::string list = WriteList(scratch / "list.json", "[0]");
@@ -359,6 +585,17 @@ TEST_CASE("A held-out loss that is not of the judged weights is not shown") {
     REQUIRE(finished.exit_code == 0);
     CHECK(Has(finished.output, "held-out") == (updates == 120));
   }
+}
+
+TEST_CASE("The held-out loss of the best weights is the lowest that is a number") {
+  const StubSweep sweep(R"("a": [])", R"(, "theta": "best")");
+  sweep.Set(R"(cat > "$out/metrics.jsonl" << END
+{"step": 1, "eval_loss": "nan"}
+{"step": 2, "eval_loss": 0.5}
+{"step": 3, "eval_loss": 0.7}
+END)",
+            "");
+  CHECK(Has(sweep.Run().output, "| a | 1 | 0.5 |"));
 }
 
 TEST_CASE("--table writes the table of what is finished, and runs nothing") {

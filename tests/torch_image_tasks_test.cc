@@ -525,6 +525,10 @@ TEST_CASE("What does not make up a net is an error") {
            "TorchSTN: images of 17 x 17 pixels, wanted at least 18 x 18: two convolutions and "
            "poolings leave nothing of smaller ones");
   Make(R"({"type": "TorchSTN", "image_size": 18})");
+  CHECK_EQ(
+      ErrorOf(
+          [] { Make(R"({"type": "TorchImageAutoencoder", "image_size": 0, "data": "mnist1d"})"); }),
+      "TorchImageAutoencoder: the data are signals, wanted images: it gives numbers in [0, 1]");
   CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchImageAutoencoder", "channels": []})"); }),
            "TorchImageAutoencoder: channels is empty, wanted the channels behind each convolution "
            "of the encoder");

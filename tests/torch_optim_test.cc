@@ -430,6 +430,23 @@ TEST_CASE("Strides of parameters and gradients do not change the bits") {
   }
 }
 
+TEST_CASE("Gradients and parameters that torch negates only when it reads them are read so") {
+  const Tensors plain = {NormalTensor(KeyFromSeed(6), {6, 4})};
+  const Tensors params = {at::_neg_view(-plain[0])};
+  REQUIRE(params[0].is_neg());
+  LearnedOptimizer plain_optimizer(plain, Theta());
+  LearnedOptimizer optimizer(params, Theta());
+  for (uint64_t step = 0; step < 3; ++step) {
+    const torch::Tensor gradient = Gradient(plain[0], 0, step);
+    torch::Tensor(plain[0]).mutable_grad() = gradient;
+    torch::Tensor(params[0]).mutable_grad() = at::_neg_view(-gradient);
+    REQUIRE(params[0].grad().is_neg());
+    plain_optimizer.step();
+    optimizer.step();
+  }
+  CHECK(SameBits(params[0].resolve_neg(), plain[0]));
+}
+
 TEST_CASE("Steps of float64 parameters are those of float32 and are added in float64") {
   const Tensors singles = SomeParams();
   Tensors params;
@@ -1121,6 +1138,13 @@ TEST_CASE("A rule with a schedule without num_steps, or beyond it, is an error")
   Train(&optimizer, params, 2, 3);
   CHECK_FALSE(SameBits(params[0], before[0]));
   CHECK_FALSE(SameBits(params[1], before[1]));
+  // A scheduler's means of the losses are of the length that it was told.
+  const Tensors told = {torch::ones({3})};
+  LearnedOptimizer of_losses(told, Theta(R"({"type": "CeloAdam"})"), Options().num_steps(1));
+  StepWith(&of_losses, told, 0.5F, 1);
+  CHECK(ErrorOf([&] { StepWith(&of_losses, told, 0.5F, 1); }) ==
+        "LearnedOptimizer: parameter 0 of group 0, shape [3], has made all 1 steps of its training "
+        "(num_steps), which CeloAdam needs; nothing was changed");
   // Rules that do without it go on.
   LearnedOptimizer free(params, Theta(), Options().num_steps(1));
   Train(&free, params, 0, 2);

@@ -3,6 +3,11 @@
 find_program(GIT git)
 set(COMMIT "")
 if(GIT)
+  # A tarball may lie in another repository, whose commit is none of ours.
+  execute_process(COMMAND ${GIT} -C ${SOURCE_DIR} ls-files --error-unmatch tools/build_info.cmake
+                  RESULT_VARIABLE untracked OUTPUT_QUIET ERROR_QUIET)
+endif()
+if(GIT AND untracked EQUAL 0)
   execute_process(COMMAND ${GIT} -C ${SOURCE_DIR} describe --always --dirty --abbrev=12 --exclude=*
                   OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()

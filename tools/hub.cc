@@ -174,6 +174,16 @@ std::string Fact(const std::string& name, const std::string& value) {
   return Wrapped("- ", fmt::format("**{}**: {}", name, value), kCardColumns);
 }
 
+// `chosen_on`: ThetaFile's.
+std::string ShownChoice(const std::string& chosen_on) {
+  if (chosen_on.empty()) return "no, they are the last weights of the run";
+  // No run chooses by this split; a fit multiplies and replaces some of a run's weights as well.
+  const char* choice = chosen_on == "inner_valid"
+                           ? "by `lopt fit`, which may have changed them after the run"
+                           : "among those of the run";
+  return fmt::format("{}, by the loss on the split {}", choice, MarkdownName(chosen_on));
+}
+
 std::string Training(const ThetaFile& file) {
   const InnerTrainings trainings = TrainingsOf(file.config);
   const TrainedRange& range = file.trained_range;
@@ -197,10 +207,7 @@ std::string Training(const ThetaFile& file) {
   }
   text += Fact("Updates of the weights (`meta_steps`)", fmt::format("{}", file.meta_steps));
   text += Fact("Seed", fmt::format("{}", file.seed));
-  text += Fact("Chosen", file.chosen_on.empty()
-                             ? "no, they are the last weights of the run"
-                             : fmt::format("among those of the run, by the loss on the split {}",
-                                           MarkdownName(file.chosen_on)));
+  text += Fact("Chosen", ShownChoice(file.chosen_on));
   return text + "\n" +
          Paragraph("`lopt inspect --config theta.safetensors` shows the whole config of the run.") +
          "\n";

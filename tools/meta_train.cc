@@ -303,7 +303,9 @@ int Train(const po::variables_map& values, Transport* transport,
     if (Exists(best)) {
       PrintOut("The weights of the lowest held-out loss are in {}\n", best);
     } else {
-      PrintOut("There are no weights of the lowest held-out loss: none was a finite number\n");
+      PrintOut(
+          "There are no weights of the lowest held-out loss: theta was not judged, or no loss was "
+          "a finite number\n");
     }
   }
   return kExitDone;

@@ -1,7 +1,10 @@
 # Shared by quickstart and run_tests, which source it: installs packages, configures and builds.
 # They run from the repository root.
 
-command_line="tools/$(basename "$0")${*:+ $*}"
+command_line="tools/$(basename "$0")"
+if [ $# != 0 ]; then
+  command_line+=$(printf ' %q' "$@")
+fi
 
 # What building and running needs.
 build_packages=(
@@ -42,7 +45,7 @@ esac
 # offered NAME: whether the system has such a package, by the lists that apt-get update fetches. Where it has none of this name, apt-cache takes the
 # name for a pattern, as which "g++" is part of others.
 offered() {
-  [[ $(apt-cache policy "$1" 2>/dev/null) == "$1:"*"Candidate: "[^\(]* ]]
+  [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null) == "$1:"*"Candidate: "[^\(]* ]]
 }
 
 # install_packages NAME...: installs what is missing of these packages. Returns at once where nothing is. Where it cannot install it stops, with one
@@ -80,9 +83,9 @@ install_packages() {
     return
   fi
   if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null; then
+    if ! command -v sudo >/dev/null || ! sudo true; then
       {
-        echo "These packages are missing, and this user is not root and has no sudo. As root, run:"
+        echo "These packages are missing, and this user is not root and may not use sudo. As root, run:"
         echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
       } >&2
       exit 1

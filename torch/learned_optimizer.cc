@@ -156,7 +156,8 @@ struct Job {
         index(number),
         key(StateKey(param)),
         param(InRuleOrder(param.detach(), sees_shapes)),
-        gradient(InRuleOrder(param.grad(), sees_shapes).to(torch::kFloat32).contiguous()),
+        gradient(
+            InRuleOrder(param.grad(), sees_shapes).to(torch::kFloat32).resolve_neg().contiguous()),
         options(&options) {}
 
   size_t group;
@@ -170,7 +171,7 @@ struct Job {
   State* state = nullptr;
 
   bool IsDouble() const { return param.scalar_type() == torch::kFloat64; }
-  bool InPlace() const { return !IsDouble() && param.is_contiguous(); }
+  bool InPlace() const { return !IsDouble() && param.is_contiguous() && !param.is_neg(); }
 
   void Prepare() {
     values = InPlace() ? param : torch::empty(param.sizes(), torch::kFloat32).copy_(param);
@@ -363,8 +364,9 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
       if (!param.grad().defined() || param.numel() == 0) continue;
       Require(needs_num_steps.empty() || StepsOf(param) < options.num_steps(),
               "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
-              "changed. A higher num_steps lets it go on",
-              Name(g, i, param), options.num_steps(), needs_num_steps);
+              "changed{}",
+              Name(g, i, param), options.num_steps(), needs_num_steps,
+              rules_->optimizer().needs_loss() ? "" : ". A higher num_steps lets it go on");
       Job& job = jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options);
       job.rule = &rules_->Get(job.param, options);
       if (const auto found = state_.find(job.key); found != state_.end()) {

@@ -42,9 +42,9 @@ struct LearnedOptimizerOptions
   // Whether the learned optimizer sees parameters as vectors, whatever their shape. Celo2 steps
   // vectors by Adam, and so it should tables of embeddings, which have two axes.
   TORCH_ARG(bool, as_vectors) = false;
-  // The number of steps of the training; 0: not known. Learned optimizers with a schedule, or with
-  // features of progress, need it: a step that is not below it is an Error. It may be set higher
-  // on the way, for a training that is to go on. Others do without it.
+  // The number of steps of the training; 0: not known. Learned optimizers with a schedule that
+  // follows it, or with features of progress, need it: a step that is not below it is an Error. It
+  // may be set higher on the way, for a training that is to go on. Others do without it.
   TORCH_ARG(int64_t, num_steps) = 0;
 
  public:

@@ -48,7 +48,7 @@ std::span<T> SpanOf(const torch::Tensor& tensor) {
 
 // `tensor` as numbers one after the other; nothing stays nothing.
 torch::Tensor Plain(const torch::Tensor& tensor, torch::ScalarType type) {
-  return tensor.defined() ? tensor.detach().to(type).contiguous() : tensor;
+  return tensor.defined() ? tensor.detach().to(type).resolve_neg().contiguous() : tensor;
 }
 
 void RequireOnHost(const char* what, const torch::Tensor& tensor) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lopt/base/environment.h"
+#include "lopt/base/option_words.h"
 #include "lopt/learner/job/async_updates.h"
 #include "lopt/learner/job/await_background.h"
 #include "lopt/learner/job/sync_updates.h"
@@ -147,6 +148,7 @@ MetaTrainResult LearnerRole::Loop() {
   MetaTrainResult result;
   result.last.outer_step = -1;
   int64_t inner_steps = 0;
+  WarnOfEndedSchedule();
   if (writer_ && !writer_->Saved(step)) {
     Save();
     AwaitSave();
@@ -169,6 +171,7 @@ MetaTrainResult LearnerRole::Loop() {
     }
   }
   result.interrupted = step < meta_steps;
+  ranks_->Rest();
   if (!result.interrupted) {
     EvaluateTheta();
   }
@@ -192,7 +195,26 @@ void LearnerRole::EvaluateTheta() {
   });
   if (writer_) {
     writer_->OfferBest(state_.learner, evaluation_.loss);
-    writer_->WritePictures(state_.learner.outer_step, evaluation_.pictures);
+  }
+}
+
+Metrics LearnerRole::TakeEvaluation(int64_t step) {
+  HeldOutResult taken = std::exchange(evaluation_, {});
+  if (writer_ && !taken.pictures.empty()) {
+    writer_->WritePictures(step, taken.pictures);
+  }
+  return std::move(taken.metrics);
+}
+
+void LearnerRole::WarnOfEndedSchedule() const {
+  if (state_.learner.outer_step >= experiment_->config.meta_steps) {
+    return;
+  }
+  if (const auto end = experiment_->learner.EndOfSchedule(state_.learner)) {
+    spdlog::warn(
+        "theta_opt's schedule has ended after {} updates, with a learning rate of 0: further ones "
+        "change nothing. To train on, begin a new run from this theta ({})",
+        *end, KeyWords("init_theta"));
   }
 }
 
@@ -209,7 +231,7 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
                          int64_t inner_steps) {
   const std::vector<std::string>& names = experiment_->estimator_names;
   const int64_t updates = state_.learner.outer_step;
-  Metrics metrics = std::exchange(evaluation_.metrics, {});
+  Metrics metrics = TakeEvaluation(summary.outer_step);
   if (writer_ || options_.on_metrics) {
     if (summary.outer_step % experiment_->config.metrics_steps == 0) {
       metrics.merge(MetricsOf(summary, names, state_.learner, state_.totals));
@@ -251,7 +273,6 @@ void LearnerRole::AwaitSave() {
 
 void LearnerRole::Finish(MetaTrainResult* result) {
   const int64_t step = state_.learner.outer_step;
-  ranks_->Rest();
   if (writer_) {
     writer_->FinishThroughput();
     AwaitSave();
@@ -268,8 +289,10 @@ void LearnerRole::Finish(MetaTrainResult* result) {
   }
   updates_->AccountUnused(&state_.ledger);
   // After the checkpoint: a run that goes on from it judges this theta again.
-  if (!result->interrupted && !evaluation_.metrics.empty()) {
-    WriteMetrics(step, evaluation_.metrics);
+  if (!result->interrupted) {
+    if (const Metrics metrics = TakeEvaluation(step); !metrics.empty()) {
+      WriteMetrics(step, metrics);
+    }
   }
   if (writer_) {
     result->theta_path = writer_->Finish(state_.learner, result->interrupted);

@@ -36,6 +36,8 @@ class LearnerRole {
   void InBackground(const std::function<void()>& work);
 
   void Begin();
+  // Warns if updates remain and change nothing.
+  void WarnOfEndedSchedule() const;
   // Sends the states of the workers to ranks that do not see the run's directory.
   void SendStates();
   LearnerState InitialState() const;
@@ -45,6 +47,9 @@ class LearnerRole {
   void AwaitSave();
   // Judges theta if that is due.
   void EvaluateTheta();
+  // Writes the pictures of the judgement of theta after so many updates, if it was judged, and
+  // returns the metrics, to be written now: a checkpoint has both of them or neither.
+  Metrics TakeEvaluation(int64_t step);
   void WriteMetrics(int64_t step, const Metrics& metrics);
   void Report(const UpdateSummary& summary, const MetaTrainResult& result, int64_t inner_steps);
   void Finish(MetaTrainResult* result);

@@ -114,8 +114,9 @@ std::optional<std::string> RunWriter::HeldOutData() const {
 }
 
 bool RunWriter::SameEvalTasks(const Checkpoint& checkpoint) const {
-  return checkpoint.config.json().value("eval_tasks", nlohmann::ordered_json()) ==
-         experiment_.resolved.json().at("eval_tasks");
+  const std::string path = store_.Path(checkpoint.learner.outer_step);
+  const Config then = ResolvedAgain<MetaTrainConfig>(path, checkpoint.config);
+  return then.json().at("eval_tasks") == experiment_.resolved.json().at("eval_tasks");
 }
 
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
@@ -231,7 +232,6 @@ bool RunWriter::SaveIsDue(int64_t step) const {
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
   Writable(*metrics_).Flush();
   const int64_t step = state.learner.outer_step;
-  saved_at_ = Clock::now();
   saving_ = std::make_shared<Checkpoint>(Checkpoint{
       .config = experiment_.resolved,
       .isa = CurrentIsa(),
@@ -287,6 +287,7 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
           WriteManifest(RunManifest::kRunning, step);
         }
         saved_step_ = step;
+        saved_at_ = Clock::now();
         saving_.reset();
         ForgetOldWindows();
       });

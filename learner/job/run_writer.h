@@ -124,9 +124,9 @@ class RunWriter {
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<BestTheta> best_;
-  std::shared_ptr<Checkpoint> saving_;  // is being written
-  int64_t saved_step_ = -1;             // of the newest checkpoint
-  SteadyClock::time_point saved_at_ = SteadyClock::now();
+  std::shared_ptr<Checkpoint> saving_;                     // is being written
+  int64_t saved_step_ = -1;                                // of the newest checkpoint
+  SteadyClock::time_point saved_at_ = SteadyClock::now();  // when it was complete
 };
 
 }  // namespace lopt

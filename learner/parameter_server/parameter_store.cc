@@ -17,6 +17,8 @@ constexpr const char* kVersion = "version";
 constexpr const char* kVariable = "variable";
 constexpr const char* kLayer = "layer";
 const std::string kIds = "layer/ids/";
+constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kNumSteps = "num_steps";
 
 std::vector<float> FirstValues(const InitialValues& initial, Key key, int64_t size) {
   std::vector<float> values(static_cast<size_t>(size));
@@ -54,6 +56,23 @@ std::vector<T> InOrder(std::span<const T> rows, int64_t width, std::span<const i
 const Array& ArrayOfCheckpoint(const NamedArrays& arrays, const std::string& name) {
   Require(arrays.Contains(name), "parameter server: the checkpoint has no array '{}'", name);
   return arrays.At(name);
+}
+
+Array ArrayOfText(const std::string& text) {
+  return Array::Of<uint8_t>({std::ssize(text)},
+                            std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+// The same optimizer, as a checkpoint has it, with every key of this version: an earlier one did
+// not have all of them. What this version does not know stays as it is.
+Array InTodaysOptimizer(const Array& optimizer) {
+  try {
+    const auto bytes = optimizer.As<uint8_t>();
+    const std::string text(bytes.begin(), bytes.end());
+    return ArrayOfText(ResolvedOptimizer(Config::Parse(text, "the checkpoint")).Dump(-1));
+  } catch (const Error&) {
+    return optimizer;
+  }
 }
 
 template <class T>
@@ -265,13 +284,12 @@ void ParameterStore::StepTables(std::span<const ParameterGradients* const> pushe
 
 // What must be the same where a checkpoint is read.
 NamedArrays ParameterStore::Identity() const {
-  const std::string optimizer = ResolvedOptimizer(model_->options().optimizer).Dump(-1);
   const Key key = model_->options().key;
   NamedArrays identity;
-  identity.Set("optimizer",
-               Array::Of<uint8_t>({std::ssize(optimizer)},
-                                  std::span(reinterpret_cast<const uint8_t*>(optimizer.data()),
-                                            optimizer.size())));
+  identity.Set(kOptimizer, ArrayOfText(ResolvedOptimizer(model_->options().optimizer).Dump(-1)));
+  if (!rules_.optimizer().needs_num_steps().empty()) {
+    identity.Set(kNumSteps, ArrayOfInt64({}, std::array{model_->options().num_steps}));
+  }
   identity.Set("theta", Array::Of<float>({rules_.theta().size()}, AsSpan(rules_.theta())));
   identity.Set("key", Array::Of<uint32_t>({2}, std::array{key.hi, key.lo}));
   identity.Set("server",
@@ -313,9 +331,12 @@ void ParameterStore::RestoreTable(const EmbeddingLayer& layer, const NamedArrays
 }
 
 void ParameterStore::Restore(const NamedArrays& arrays) {
-  const NamedArrays identity = Identity();
+  NamedArrays identity = Identity();
+  // An earlier version did not write it.
+  if (identity.Contains(kNumSteps) && !arrays.Contains(kNumSteps)) identity.Take(kNumSteps);
   for (const auto& [name, own] : identity) {
-    Require(ArrayOfCheckpoint(arrays, name) == own,
+    const Array& saved = ArrayOfCheckpoint(arrays, name);
+    Require((name == kOptimizer ? InTodaysOptimizer(saved) : saved) == own,
             "parameter server: the checkpoint is of another {}", name);
   }
   version_ = NumbersOfArray<int64_t>(arrays, kVersion, {})[0];

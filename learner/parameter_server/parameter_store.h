@@ -78,12 +78,13 @@ class ParameterStore {
   // by their number; in float64.
   void Step(std::span<const ParameterGradients* const> pushes);
 
-  // Everything: "version" (int64 scalar), "server" (its number, S), "optimizer" (text), "theta",
-  // "key", and the arrays of SteppedTensors of kind "variable" for each variable and of kind
-  // "layer" for each layer, in the order of "layer/ids/<name>" [n], which rises.
+  // Everything: "version" (int64 scalar), "server" (its number, S), "optimizer" (text), "num_steps"
+  // (int64 scalar, where the optimizer needs it), "theta", "key", and the arrays of SteppedTensors
+  // of kind "variable" for each variable and of kind "layer" for each layer, in the order of
+  // "layer/ids/<name>" [n], which rises.
   NamedArrays Save() const;
   // Throws Error, and is then of no use, unless the arrays are those of Save by a server of the
-  // same number, optimizer, key and model.
+  // same number, optimizer, num_steps, key and model.
   void Restore(const NamedArrays& arrays);
 
  private:

@@ -119,15 +119,36 @@ void CheckpointStore::Write(const ArraysCheckpoint& checkpoint) const {
 }
 
 std::optional<ArraysCheckpoint> CheckpointStore::ReadNewestArrays() const {
-  const std::vector<int64_t> steps = Steps();
+  std::vector<int64_t> steps = Steps();
   if (steps.empty()) return std::nullopt;
-  const std::string directory = Path(steps.back());
+  try {
+    return ReadArrays(steps.back());
+  } catch (const Error& error) {
+    std::vector<std::string> damaged;
+    for (; !steps.empty(); steps.pop_back()) {
+      try {
+        ReadArrays(steps.back());
+        break;
+      } catch (const Error&) {
+        damaged.push_back(Path(steps.back()));
+      }
+    }
+    Fail("{}. {}", error.what(),
+         steps.empty()
+             ? fmt::format("There is no valid one: begin anew ({})", FlagWords("overwrite"))
+             : fmt::format("To go on from step {}, remove {}", steps.back(),
+                           fmt::join(damaged, " and ")));
+  }
+}
+
+ArraysCheckpoint CheckpointStore::ReadArrays(int64_t step) const {
+  const std::string directory = Path(step);
   const CheckpointManifest manifest = ReadCheckpointManifest(directory);
-  Require(manifest.outer_step == steps.back(), "checkpoint {}: {} is of step {}", directory,
+  Require(manifest.outer_step == step, "checkpoint {}: {} is of step {}", directory,
           kCheckpointManifest, manifest.outer_step);
-  return ArraysCheckpoint{.step = manifest.outer_step,
-                          .file = ReadCheckpointFile(directory, manifest, kCheckpointState),
-                          .logs = manifest.logs};
+  return {.step = step,
+          .file = ReadCheckpointFile(directory, manifest, kCheckpointState),
+          .logs = manifest.logs};
 }
 
 void CheckpointStore::Discard(int64_t step) const {
@@ -142,11 +163,13 @@ void CheckpointStore::ApplyRetention() const {
   std::vector<int64_t> steps = Steps();
   const auto keep_last = static_cast<size_t>(retention_.keep_last);
   steps.resize(steps.size() - std::min(steps.size(), keep_last));
+  int64_t last_kept = -1;  // in units of keep_every
   for (const int64_t step : steps) {
-    if (retention_.keep_every > 0 && step % retention_.keep_every == 0) {
-      continue;
+    if (retention_.keep_every > 0 && step / retention_.keep_every > last_kept) {
+      last_kept = step / retention_.keep_every;
+    } else {
+      RemoveStep(step);
     }
-    RemoveStep(step);
   }
 }
 

@@ -15,7 +15,7 @@
 namespace lopt {
 
 // Which checkpoints stay when a new one is complete: the newest `keep_last` >= 1 and, where
-// `keep_every` > 0, those whose step is a multiple of it.
+// `keep_every` > 0, the first one at or after each multiple of it.
 struct CheckpointRetention {
   int64_t keep_last = 3;
   int64_t keep_every = 0;
@@ -56,7 +56,8 @@ class CheckpointStore {
   void Settle() const;
   // The same for a run that has no workers and no learner: the checkpoint is one file of arrays.
   void Write(const ArraysCheckpoint& checkpoint) const;
-  // The newest of these, none if there is none.
+  // The newest of these, none if there is none. Throws Error if it is damaged, and says what to
+  // remove to go on from the newest that is not. Nothing is fallen back to.
   std::optional<ArraysCheckpoint> ReadNewestArrays() const;
 
   // Steps of the checkpoints there are, ascending.
@@ -74,6 +75,7 @@ class CheckpointStore {
 
  private:
   void Event(int64_t step, std::string_view what) const;
+  ArraysCheckpoint ReadArrays(int64_t step) const;
   void Complete(const CheckpointManifest& manifest) const;
   void RemoveStep(int64_t step) const;
   void ApplyRetention() const;

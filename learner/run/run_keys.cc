@@ -35,14 +35,19 @@ void RunKeys::VisitIntervals(FieldVisitor& v) {
                          "Updates between checkpoints; 0: not by updates.");
   v.FreeOnResume().Field("keep_last", &keep_last, AtLeast(1),
                          "How many of the newest checkpoints are kept.");
-  v.FreeOnResume().Field("keep_every", &keep_every, AtLeast(0),
-                         "Checkpoints at multiples of so many updates are kept for good; 0: none.");
+  v.FreeOnResume().Field(
+      "keep_every", &keep_every, AtLeast(0),
+      "At each multiple of so many updates a checkpoint is due, and the first one from "
+      "there on is kept for good; 0: none.");
   v.FreeOnResume().Field("metrics_steps", &metrics_steps, AtLeast(1),
                          "Updates between lines of metrics.");
 }
 
 bool RunKeys::CheckpointIsDue(int64_t step, int64_t saved_step, double seconds) const {
-  return (checkpoint_steps > 0 && step / checkpoint_steps > saved_step / checkpoint_steps) ||
+  const auto passes_multiple = [&](int64_t steps) {
+    return steps > 0 && step / steps > saved_step / steps;
+  };
+  return passes_multiple(checkpoint_steps) || passes_multiple(keep_every) ||
          (checkpoint_seconds > 0 && seconds >= checkpoint_seconds);
 }
 

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -82,6 +83,7 @@ TrainState TrainWriter::Begin() {
     saved_step_ = state.step;
     spdlog::info("resuming from {}", store_.Path(state.step));
   }
+  begun_ = true;
   WriteManifest(checkpoint ? RunManifest::kRunning : "starting", state.step);
   directory_.WriteConfig(resolved_);
   if (options_.resume) CutLogs(directory_.path(), logs);
@@ -161,8 +163,10 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
 }
 
 void TrainWriter::Fail(const std::string& error, int64_t step) {
+  if (!begun_) return;  // the directory may hold another's run
   WriteRunEnd(
-      *lock_, error, [&] { WriteManifest("failed", step, error); }, &metrics_);
+      *lock_, error, [&] { WriteManifest("failed", std::max(step, saved_step_), error); },
+      &metrics_);
 }
 
 void TrainWriter::WriteManifest(std::string status, int64_t step,

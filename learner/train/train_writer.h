@@ -49,7 +49,7 @@ class TrainWriter {
   }
   // The last files, the model's if it is not interrupted; returns that one's path.
   std::string Finish(const TrainState& state, bool interrupted);
-  // Notes in the manifest why the training, once begun, has failed; as WriteRunEnd
+  // Notes in the manifest why the training has failed, also while it began; as WriteRunEnd
   // (learner/run/run_end.h) does.
   void Fail(const std::string& error, int64_t step);
 
@@ -65,6 +65,7 @@ class TrainWriter {
   std::optional<RunLock> lock_;
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
+  bool begun_ = false;       // the directory holds this training, and no other's run
   int64_t saved_step_ = -1;  // of the newest checkpoint
   SteadyClock::time_point saved_at_ = SteadyClock::now();
 };

@@ -238,9 +238,7 @@ class TrainJob {
     try {
       Meet();
       if (!options_.out_dir.empty()) writer_.emplace(*training_, options_);
-      InBackground([this] { state_ = writer_ ? writer_->Begin() : training_->Start(); });
-      if (writer_) loop_.WriteStatusTo(StatusPath(options_.out_dir, 0));
-      return LoopNotingFailure();
+      return TrainNotingFailure();
     } catch (const std::exception& error) {
       NoteFailure(options_.on_failure, transport_, error.what());
       End("failed");
@@ -254,8 +252,10 @@ class TrainJob {
     }
   }
 
-  TrainResult LoopNotingFailure() {
+  TrainResult TrainNotingFailure() {
     try {
+      InBackground([this] { state_ = writer_ ? writer_->Begin() : training_->Start(); });
+      if (writer_) loop_.WriteStatusTo(StatusPath(options_.out_dir, 0));
       return Loop();
     } catch (const std::exception& error) {
       if (writer_) writer_->Fail(error.what(), state_.step);

@@ -51,7 +51,7 @@ Training StartTraining(const UpdateRule& rule, uint64_t seed, float garbage = kN
   Training training{std::vector<float>(rule.params_layout().size()),
                     std::vector<float>(rule.state_layout().size(), garbage)};
   Normal(KeyFromSeed(seed), training.params);
-  rule.InitState({}, training.params, training.state);
+  rule.InitState({.num_steps = kRunLength}, training.params, training.state);
   return training;
 }
 

@@ -35,7 +35,8 @@ struct MLPLOptOptions {
 // Options, off by default; none has weights or state of its own, but for the features' weights:
 //   progress_features      Two features more behind the others, t / T and ln(T) / 10, where T is
 //                          StepInfo::num_steps, which is needed.
-//   schedule               Factor of the step; needs num_steps unless constant.
+//   schedule               Factor of the step; needs num_steps if it follows the length of the
+//                          training.
 //   relative_step          A tensor's step is multiplied by
 //                            min(1, rms(g) (1 - d^(t + 1)) / rms(M)),
 //                          d and M being the slowest decay, .9999, and its momentum: the gradient's

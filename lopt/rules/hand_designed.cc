@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "lopt/base/options.h"
@@ -230,7 +231,8 @@ class ProdigyRule : public UpdateRule {
     r = static_cast<float>(kept_part * double{r} + weight * product);
     const auto lr = static_cast<float>(rate * double{d});
     const auto kept = static_cast<float>(1 - double{lr} * options_.weight_decay);
-    const auto epsilon = static_cast<float>(double{d} * options_.epsilon);
+    const auto epsilon =
+        static_cast<float>(std::max(double{d} * options_.epsilon, double{FLT_MIN}));
     for (size_t i = 0; i < n; ++i) {
       params[i] = kept * params[i] - lr * m[i] / (std::sqrt(v[i]) + epsilon);
     }
@@ -264,6 +266,7 @@ std::unique_ptr<UpdateRule> BindRule(const ProdigyOptions& options, const Layout
 }
 
 const Range kDecay = {.min = 0, .max = 1, .open_max = true};
+const Range kNotZero = {.min = 1e-37};  // in float32, to which denormal numbers are zeros
 
 void VisitRate(FieldVisitor& v, double* learning_rate) {
   v.Field("learning_rate", learning_rate, Above(0), "Initial learning rate.");
@@ -275,7 +278,7 @@ void VisitDecays(FieldVisitor& v, double* beta1, double* beta2) {
 }
 
 void VisitEpsilon(FieldVisitor& v, double* epsilon) {
-  v.Field("epsilon", epsilon, Above(0), "Number added to the root of the second moment.");
+  v.Field("epsilon", epsilon, kNotZero, "Number added to the root of the second moment.");
 }
 
 void VisitWeightDecay(FieldVisitor& v, double* weight_decay) {
@@ -352,7 +355,7 @@ void ProdigyOptions::Visit(FieldVisitor& v) {
   VisitDecays(v, &beta1, &beta2);
   VisitEpsilon(v, &epsilon);
   VisitWeightDecay(v, &weight_decay);
-  v.Field("initial_distance", &initial_distance, Above(0),
+  v.Field("initial_distance", &initial_distance, kNotZero,
           "First estimate of the distance to a solution, which multiplies the learning rate.");
   VisitSchedule(v, &schedule);
 }

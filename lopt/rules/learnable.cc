@@ -150,7 +150,8 @@ void LearnableAdamOptions::Visit(FieldVisitor& v) {
           "Initial decay of the first moment, the mean of the gradient.");
   v.Field("beta2", &beta2, kBelowOne,
           "Initial decay of the second moment, the mean of its square.");
-  v.Field("epsilon", &epsilon, Above(0), "Initial number added to the root of the second moment.");
+  v.Field("epsilon", &epsilon, AtLeast(1e-37),
+          "Initial number added to the root of the second moment.");
   v.Field("epsilon_root", &epsilon_root, AtLeast(0),
           "Number added to the second moment under the root; not learned.");
   VisitSchedule(v, &schedule);

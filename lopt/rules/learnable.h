@@ -9,7 +9,7 @@ namespace lopt {
 // Hand-designed optimizers whose hyperparameters are the theta to be learned, each in a logarithm
 // so that any real number is valid. Metz et al., google/learned_optimization.
 //
-// Their learning rates have a schedule; one that is not constant needs the length of the run
+// Their learning rates have a schedule; one that follows the length of the training needs it
 // (StepInfo::num_steps).
 //
 // Constructors throw Error as CheckOptions does.

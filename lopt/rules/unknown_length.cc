@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lopt/base/denormals.h"
+#include "lopt/base/error.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/rule_parts.h"
 
@@ -92,7 +93,13 @@ UnknownLength::UnknownLength(const UnknownLengthOptions& options)
     : UnknownLength(OptimizerRegistry().Make(options.optimizer)) {}
 
 UnknownLength::UnknownLength(const std::shared_ptr<const LearnedOptimizer>& optimizer)
-    : OfAnotherOptimizer(optimizer, optimizer->theta_layout(), "") {}
+    : OfAnotherOptimizer(optimizer, optimizer->theta_layout(), "") {
+  Require(
+      optimizer->run_state_size() == 0 || optimizer->needs_num_steps().empty(),
+      "UnknownLength: wanted an optimizer whose state does not depend on the length of the run; "
+      "Celo (unless 'scheduled' is false), CeloAdam and Sinv6 average losses over parts of that "
+      "length and must know it");
+}
 
 std::unique_ptr<UpdateRule> UnknownLength::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {

@@ -37,9 +37,11 @@ class UnknownLength : public OfAnotherOptimizer {
   // T of update t, which is at least 0.
   static int64_t ToldLength(int64_t t);
 
-  // Makes the optimizer by OptimizerRegistry().
+  // Makes the optimizer by OptimizerRegistry(). Throws Error if its state depends on the run's
+  // length (LearnedOptimizer::run_state_size and needs_num_steps), as that of Celo does: means over
+  // parts of the length are none of any length where another is told at each step.
   explicit UnknownLength(const UnknownLengthOptions& options);
-  // Of an optimizer that is there.
+  // Of an optimizer that is there. Throws Error likewise.
   explicit UnknownLength(const std::shared_ptr<const LearnedOptimizer>& optimizer);
 
  private:

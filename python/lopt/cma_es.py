@@ -60,7 +60,7 @@ def _cma():
         import cma
     except ImportError:
         raise _core.Error(
-            "lopt.cma_es needs the package cma: pip install 'lopt[cma]'") from None
+            "lopt.cma_es needs the package cma: pip install 'cma>=3'") from None
     return cma
 
 

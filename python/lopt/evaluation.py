@@ -26,10 +26,12 @@ class Evaluation:
             "optimizer", "steps", "seeds", how many "diverged" or have "blown_up"; "train_loss",
             "test_loss", "mean_train_loss", "train_accuracy" and "test_accuracy" as interquartile
             means {"value", "low", "high"} with their 95 % intervals, None where there is none (no
-            accuracy, or as "low" and "high" of fewer than three seeds); the tuned "learning_rate" of a baseline, the tuned "step_multiplier" of a learned optimizer and
-            whether that is "at_edge" of those tried; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
-            Adam ("better", "worse", "unclear" or empty); whether it is the "best_baseline" of its
-            task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
+            accuracy, or as "low" and "high" of fewer than three seeds); the tuned "learning_rate"
+            of a baseline, the tuned "step_multiplier" of a learned optimizer and whether that is
+            "at_edge" of those tried; "steps_to_adam"; "train_verdict" and "test_verdict" against
+            tuned Adam ("better", "worse", "unclear" or, as of fewer than eight seeds, empty);
+            whether it is the "best_baseline" of its task and steps, chosen on inner_valid;
+            "best_verdict" and "best_p_value" (None where the verdict is empty) of its test loss
             against that one; whether its meta-training has "trained_on" the task, None if that is
             unknown.
         runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array

@@ -4,7 +4,7 @@
 
     training = lopt.ray.meta_train("tutorial", num_workers=8, out="runs/a")
 
-Needs Ray: pip install lopt[ray].
+Needs Ray: pip install 'ray>=2.60'.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 try:
     import ray
 except ImportError as error:
-    raise ImportError("lopt.ray needs Ray, which is not installed here: pip install lopt[ray]") from error
+    raise ImportError("lopt.ray needs Ray, which is not installed here: pip install 'ray>=2.60'") from error
 
 from . import _core, training
 from .training import MetaTraining

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,9 +59,10 @@ class KernelExecutor:
         self._core = _core.TensorOptimizer(weights.learned_optimizer, theta.cpu().numpy())
         self._rules: dict[tuple[int, ...], int] = {}
         self._state_sizes: dict[int, int] = {}  # by rule
-        # Of each parameter a tensor without elements that shares its count of changes, through
-        # which autograd notices that the kernels have changed it.
-        self._counters: dict[torch.Tensor, torch.Tensor] = {}
+        # Of each parameter, by its id as long as there is this, a tensor without elements that
+        # shares its count of changes, through which autograd notices that the kernels have changed
+        # it.
+        self._counters: dict[int, tuple[weakref.ref, torch.Tensor]] = {}
 
     def takes(self, p, gradient):
         return (p.dtype is torch.float32 and p.is_cpu and gradient.dtype is torch.float32
@@ -172,12 +174,12 @@ class KernelExecutor:
             begin += size
 
     def _counter(self, p):
-        counter = self._counters.get(p)
-        if counter is None:
+        key, counters = id(p), self._counters
+        if key not in counters:
             counter = p.detach()
             counter.data = counter.new_empty(0)
-            self._counters[p] = counter
-        return counter
+            counters[key] = weakref.ref(p, lambda _: counters.pop(key, None)), counter
+        return counters[key][1]
 
 
 class LearnedOptimizer(lopt_optimizer.LearnedOptimizer):

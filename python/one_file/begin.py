@@ -25,6 +25,7 @@ import stat
 import struct
 import sys
 import warnings
+import weakref
 from typing import Dict, List, NamedTuple, Tuple
 
 import torch
@@ -76,7 +77,7 @@ class _Rule:
         vars(self).update(options)
         for name in self.OTHERS:
             vars(self)[name] = _rule_of(options[name])(options[name])
-        self._joined = {}  # by the id of the first tensor
+        self._joined = {}  # by the id of the first tensor, as long as there is this
 
     def state_shapes(self, shape):
         """Shapes of the state of a tensor by name, in the order of lopt's kernels; it begins with
@@ -100,18 +101,58 @@ class _Rule:
         where they are as long as the same tensors are updated together."""
         parts = [state[name] for state in states]
         joined, known = self._joined.get(id(parts[0]), (None, ()))
-        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
-            for part in parts:
-                self._joined.pop(id(part), None)
+        if len(parts) != len(known) or any(a is not b() for a, b in zip(parts, known)):
             joined = torch.cat(parts, 1)
             parts = joined.split_with_sizes(sizes, 1)
-            self._joined[id(parts[0])] = joined, parts
+            self._joined[id(parts[0])] = joined, [weakref.ref(part) for part in parts]
+            weakref.finalize(parts[0], self._joined.pop, id(parts[0]), None).atexit = False
             for state, part in zip(states, parts):
                 state[name] = part
         return joined
 
 
 _has_autocast = getattr(torch.amp, "is_autocast_available", ("cpu", "cuda", "xpu").__contains__)
+
+
+class _AllMatmuls:
+    """The setting of float32 matrix products before PyTorch 2.9, as each backend has it since."""
+
+    WORDS = {"ieee": "highest", "none": "highest", "tf32": "high", "bf16": "medium"}
+
+    @property
+    def fp32_precision(self):
+        precision = torch.get_float32_matmul_precision()
+        return next(word for word, known in self.WORDS.items() if known == precision)
+
+    @fp32_precision.setter
+    def fp32_precision(self, word):
+        torch.set_float32_matmul_precision(self.WORDS[word])
+
+
+# From PyTorch 2.9 on torch.get_float32_matmul_precision raises an error where a backend was told a
+# precision of its own.
+_MATMULS = ((torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+            if hasattr(torch.backends.mkldnn, "matmul") else (_AllMatmuls(),))
+
+
+@contextlib.contextmanager
+def _in_full_precision(device):
+    """Float32 matrix products on a type of device are not rounded within it: neither by
+    torch.autocast nor to TF32 or bfloat16."""
+    rounding = [(matmul, precision) for matmul, precision in
+                ((matmul, matmul.fp32_precision) for matmul in _MATMULS)
+                if precision in ("tf32", "bf16")]
+    for matmul, _ in rounding:
+        matmul.fp32_precision = "ieee"
+    try:
+        with (torch.autocast(device, enabled=False) if _has_autocast(device)
+              else contextlib.nullcontext()):
+            yield
+    finally:
+        for matmul, precision in rounding:
+            matmul.fp32_precision = "none"  # that of torch.backends.fp32_precision
+            if matmul.fp32_precision != precision:
+                matmul.fp32_precision = precision
 
 
 class _BoundRule:
@@ -123,16 +164,12 @@ class _BoundRule:
 
     def steps(self, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
-        loss: None where they are not known. A torch.autocast around it has no effect: steps whose
-        matrix products are rounded to 16 bits are not those that were meta-trained."""
-        with self._in_full_precision():
+        loss: None where they are not known. Neither a torch.autocast around it nor
+        torch.set_float32_matmul_precision has an effect: steps whose matrix products are rounded
+        are not those that were meta-trained."""
+        with _in_full_precision(self._device):
             return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
                                     0.0 if loss is None else loss)
-
-    def _in_full_precision(self):
-        if _has_autocast(self._device):
-            return torch.autocast(self._device, enabled=False)
-        return contextlib.nullcontext()
 
 
 def _need_of_schedule(options):

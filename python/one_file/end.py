@@ -53,6 +53,9 @@ def _resolve(learned_optimizer, source, depth=0):
 # UnknownLength: what the optimizer is told while nobody knows the length, and the power by which the
 # weights of the average grow; the numbers are those that lopt meta-trains with.
 _SHORTEST, _PROGRESS, _AVERAGING = 50, 0.7, 15
+# Why rules that need the loss refuse this.
+_LENGTH_IS_NEEDED = ("Celo (unless 'scheduled' is false), CeloAdam and Sinv6 average losses over "
+                     "parts of the training's length and must know it")
 
 
 def _told_length(t):
@@ -68,6 +71,10 @@ def _without_unknown_length(learned_optimizer, source):
     if set(learned_optimizer) != {"type", "optimizer"}:
         raise ValueError(f"{source}: UnknownLength must have the option optimizer alone, got "
                          f"{learned_optimizer!r}")
+    rule, options = _resolve(learned_optimizer["optimizer"], source)
+    if rule.needs_loss(options):
+        raise ValueError(f"{source}: UnknownLength: wanted an optimizer that needs no loss; "
+                         f"{_LENGTH_IS_NEEDED}")
     return learned_optimizer["optimizer"], True
 
 
@@ -89,7 +96,7 @@ def _read_file(path):
     # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/"))):
+            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/"))):
         kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
         raise ValueError(f"{path}: it is {kind}, wanted a file")
     with open(path, "rb") as file:
@@ -674,9 +681,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
                     embeddings, which have two axes.
       num_steps     the number of steps of the training, default None: not given. Learned optimizers
-                    with a schedule and LearnedScheduler need it: a step beyond it is an error. It
-                    may be set higher on the way, for a training that is to go on. Others do
-                    without it. "unknown": the training may end at any time, see eval().
+                    with a schedule, LearnedScheduler, Celo, CeloAdam and Sinv6 need it: a step
+                    beyond it is an error. It may be set higher on the way, for a training that is
+                    to go on. Others do without it. "unknown": the training may end at any time, see
+                    eval(); an error for Celo, CeloAdam and Sinv6.
                     load_state_dict keeps one that was given here, so that a training
                     can be resumed to be longer; where none was, it takes the saved one.
 
@@ -695,9 +703,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     them into the model.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
-    in float32, also within torch.autocast, and added in the parameter's own type; the state is
-    float32. Every parameter is treated by itself and has its own step count; one whose gradient is
-    None is left as it is, count included.
+    in float32, also within torch.autocast and where torch may use TF32, and added in the
+    parameter's own type; the state is float32. Every parameter is treated by itself and has its own
+    step count; one whose gradient is None is left as it is, count included.
 
     A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
     parameter of two axes or more in the order of axes that it was trained with: torch's
@@ -762,6 +770,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
+        flat = [p for p in group["params"] if getattr(p, "_fsdp_flattened", False)]
+        if (flat and self._theta_file.sees_shapes and not group["as_vectors"]
+                and all(p.dim() < 2 for p in flat)):
+            self._warn_once("flat", "FSDP has flattened parameters, whose shapes this optimizer "
+                            "needs; use DistributedDataParallel")
 
     def _check_options(self, group):
         for name in ("lr", "weight_decay"):
@@ -783,6 +796,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
         if self._theta_file.unknown_length and num_steps is None:
             num_steps = group["num_steps"] = "unknown"
         if isinstance(num_steps, str) and num_steps == "unknown":
+            if self._theta_file.needs_loss():
+                raise ValueError("LearnedOptimizer: num_steps must be the number of steps of the "
+                                 f"training, got \"unknown\"; {_LENGTH_IS_NEEDED}")
             return
         if self._theta_file.unknown_length:
             raise ValueError("LearnedOptimizer: the optimizer was meta-trained for trainings of "
@@ -790,9 +806,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                              f"{num_steps!r}")
         if num_steps is None:
             if need:
+                without = ("" if self._theta_file.needs_loss() else
+                           "; num_steps=\"unknown\" does without it")
                 raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
-                                 "of the training, which is not given; num_steps=\"unknown\" does "
-                                 "without it")
+                                 f"of the training, which is not given{without}")
             return
         try:
             if isinstance(num_steps, bool):
@@ -853,6 +870,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
                         self.averages.pop(p, None)
                 self._warn_of_left_and_decays(batch, left, decays)
                 skipped += len(left)
+        if len(self.averages) > len(self.state):  # some are of parameters that were replaced
+            self.averages = {p: own for p, own in self.averages.items() if p in self.state}
         self.skipped += skipped
         horizon = self._theta_file.trained_horizon
         longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
@@ -881,10 +900,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                        "at its last update; nothing was changed")
                 t = state.get("step", 0)
                 if need and group["num_steps"] != "unknown" and t >= group["num_steps"]:
+                    go_on = ("" if self._theta_file.needs_loss() else
+                             ". A higher num_steps lets it go on")
                     raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
                                      f"{group['num_steps']} steps of its training (num_steps), "
-                                     f"which {need} needs; nothing was changed. A higher num_steps "
-                                     "lets it go on")
+                                     f"which {need} needs; nothing was changed{go_on}")
                 if gradient.layout != torch.strided:
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
                                        f"layout {gradient.layout}; it must be dense")

@@ -42,6 +42,12 @@ constexpr size_t kFewPoints = 3;
 constexpr size_t kManyPoints = 15;
 constexpr double kLongestLengthStep = 0.03;
 constexpr double kLossRounding = std::numeric_limits<float>::epsilon();
+// Steps in a tensor whose part of the gradient is 0, or too short for the loss's digits: along this
+// many random directions at each of kFewPoints points, of which this many in all may be wrong.
+constexpr double kLongStep = 0.3;
+constexpr double kLongestStep = 1;
+constexpr uint64_t kFaintDirections = 4;
+constexpr int kMostWrongDirections = 3;
 
 double Dot(const std::vector<float>& a, const std::vector<float>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -178,10 +184,14 @@ bool CheckSlope(Point& point, const std::string& name, const std::vector<float>&
     return CheckSlope(point, name, direction, at_most, at_most, worst, findings);
   }
   *worst = std::max(*worst, best / at_most * kSlopeTolerance);
+  const std::string why =
+      rounding / std::ranges::max(kDifferenceSteps) <= accepted
+          ? ""
+          : fmt::format("; the loss, {:.6g}, has too few digits to tell", point.loss.here());
   return findings->Expect(best <= accepted,
                           "along {} the gradient is {:.6g}, differences of the loss give {:.6g}: "
-                          "{}, {:.3g} apart, accepted is {:.3g}",
-                          name, slope, nearest, ErrorOf(slope, nearest), best, accepted);
+                          "{}, {:.3g} apart, accepted is {:.3g}{}",
+                          name, slope, nearest, ErrorOf(slope, nearest), best, accepted, why);
 }
 
 // Along coordinates, of which one that is wrong is so at two points, and where none is along some
@@ -257,17 +267,55 @@ std::optional<double> LengthError(Point& point, const LayoutEntry& part) {
   return best;
 }
 
+std::string WordsOf(const LayoutEntry& part) {
+  return part.name.empty() ? "all params" : "tensor '" + part.name + "'";
+}
+
+// What CheckLength does where no length can be measured. Where kinks or plateaus are near, slopes
+// of long steps do not agree with one another, and say nothing about the gradient.
+void CheckFaintPart(std::vector<std::unique_ptr<Point>>& points, const LayoutEntry& part,
+                    Findings* findings) {
+  int wrong = 0;
+  std::string example;
+  for (size_t p = 0; p < kFewPoints; ++p) {
+    Point& point = *points[p];
+    const double rounding = 4 * kLossRounding * std::abs(point.loss.here());
+    for (uint64_t n = 0; n < kFaintDirections; ++n) {
+      std::vector<float> direction(point.gradient.size());
+      std::ranges::copy(RandomDirection(part.size, FoldIn(KeyFromSeed(p), 100 + n)),
+                        direction.begin() + part.offset);
+      const double claimed = Dot(point.gradient, direction);
+      const auto near = point.loss.Measure(point.at, direction, kLongStep);
+      const double slope = near.Central();
+      const double far = point.loss.Measure(point.at, direction, kLongestStep).Central();
+      const auto [lowest, highest] = std::minmax({near.forward, near.backward, far});
+      const bool agree = highest - lowest <= std::abs(slope) / 2 + 2 * rounding / kLongStep;
+      const auto is_off = [&](double measured, double step) {
+        return std::abs(measured - claimed) > std::max(rounding / step, std::abs(measured) / 2);
+      };
+      if (!agree || !is_off(slope, kLongStep) || !is_off(far, kLongestStep)) continue;
+      if (++wrong > 1) continue;
+      example = fmt::format("it is {:.3g} and differences of the loss give {:.3g}", claimed, slope);
+    }
+  }
+  findings->Expect(
+      wrong <= kMostWrongDirections,
+      "the gradient of {} is wrong along {} of {} random directions, such as one where "
+      "{}; accepted are {}",
+      WordsOf(part), wrong, kFewPoints * kFaintDirections, example, kMostWrongDirections);
+}
+
 double Median(std::vector<double>& numbers) {
-  if (numbers.empty()) return 0;
   const auto middle = numbers.begin() + std::ssize(numbers) / 2;
   std::ranges::nth_element(numbers, middle);
   return *middle;
 }
 
-// Returns the size of the median error over points. Where kinks spread the errors, three standard
-// errors of the median are accepted beside the tolerance.
-double CheckLength(const TaskFamily& task, std::vector<std::unique_ptr<Point>>& points,
-                   const LayoutEntry& part, Findings* findings) {
+// Returns the size of the median error over points; none where no length can be measured. Where
+// kinks spread the errors, three standard errors of the median are accepted beside the tolerance.
+std::optional<double> CheckLength(const TaskFamily& task,
+                                  std::vector<std::unique_ptr<Point>>& points,
+                                  const LayoutEntry& part, Findings* findings) {
   constexpr double kStandardErrorOfMedian = 1.4826 * 1.2533;  // of the median distance from it
   std::vector<double> errors;
   double error = 0;
@@ -278,12 +326,16 @@ double CheckLength(const TaskFamily& task, std::vector<std::unique_ptr<Point>>& 
     for (size_t p = 0; p < count; ++p) {
       if (const auto found = LengthError(*points[p], part)) errors.push_back(*found);
     }
+    if (errors.empty()) {
+      CheckFaintPart(points, part, findings);
+      return std::nullopt;
+    }
     error = Median(errors);
     std::vector<double> distances = errors;
     for (double& distance : distances) distance = std::abs(distance - error);
     const double spread = count == kFewPoints ? 0 : Median(distances);
-    accepted = kLengthTolerance + 3 * kStandardErrorOfMedian * spread /
-                                      std::sqrt(std::max(1.0, 1.0 * std::ssize(errors)));
+    accepted = kLengthTolerance +
+               3 * kStandardErrorOfMedian * spread / std::sqrt(1.0 * std::ssize(errors));
     if (std::abs(error) <= accepted) break;
   }
   // A length is not negative, but a slope along it may be.
@@ -293,8 +345,7 @@ double CheckLength(const TaskFamily& task, std::vector<std::unique_ptr<Point>>& 
   findings->Expect(std::abs(error) <= accepted,
                    "the gradient of {} {}, in the median of {} points where differences of the "
                    "loss along it were measured; accepted are {}",
-                   part.name.empty() ? "all params" : "tensor '" + part.name + "'", found,
-                   errors.size(), Percent(accepted));
+                   WordsOf(part), found, errors.size(), Percent(accepted));
   return std::abs(error);
 }
 
@@ -313,10 +364,22 @@ void CheckOfLoss(const TaskFamily& task, Findings* findings) {
   }
   // Lengths first: they name the tensor.
   double worst_length = 0;
-  for (const LayoutEntry& part : TensorsAndAll(task.params_layout())) {
-    worst_length = std::max(worst_length, CheckLength(task, points, part, findings));
+  int tensors = 0;
+  int measured = 0;
+  const std::vector<LayoutEntry> parts = TensorsAndAll(task.params_layout());
+  for (const LayoutEntry& part : parts) {
+    if (part.size == 0) continue;
+    const std::optional<double> error = CheckLength(task, points, part, findings);
+    worst_length = std::max(worst_length, error.value_or(0));
+    if (parts.size() > 1 && &part == &parts.back()) continue;
+    ++tensors;
+    measured += error ? 1 : 0;
   }
-  findings->Measure("lengths within {}", Percent(worst_length));
+  findings->Measure("{} within {}",
+                    measured == tensors
+                        ? "lengths"
+                        : fmt::format("lengths of {} of {} tensors", measured, tensors),
+                    Percent(worst_length));
   CheckSlopes(task.params_layout(), points, findings);
 }
 

@@ -175,8 +175,8 @@ std::optional<RawImages> ReadCsvFile(const std::string& path, const CsvOptions& 
 
 void CsvOptions::Visit(FieldVisitor& v) {
   v.Field("csv_shape", &shape, Between(1, 100000),
-          "Height and width, or height, width and channels, of the images of a CSV file; empty: "
-          "square and grey.");
+          "Height and width, or height, width and channels (1 or 3), of the images of a CSV file; "
+          "empty: square and grey.");
   v.Field("csv_white", &white, Between(1, 255), "The value that is white in a CSV file.");
   v.Field("csv_label_column", &label_column, AtLeast(0),
           "The column of the label in a CSV file, the first being 1; 0: the last.");
@@ -187,6 +187,9 @@ RawImages ReadCsvImages(const std::string& directory, const CsvOptions& options)
   Require(options.shape.empty() || options.shape.size() == 2 || options.shape.size() == 3,
           "CSV images: csv_shape must be [], [height, width] or [height, width, channels], got {}",
           ToString(options.shape));
+  Require(options.shape.size() < 3 || options.shape[2] == 1 || options.shape[2] == 3,
+          "CSV images: csv_shape {} has {} channels, wanted 1 or 3", ToString(options.shape),
+          options.shape.back());
   const std::string train = FindFileOrGzipped(directory, "train.csv");
   Require(!train.empty(), "There is no train.csv[.gz] in {}", directory);
   return JoinSets(directory, ReadCsvFile(train, options),

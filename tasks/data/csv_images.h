@@ -28,7 +28,7 @@ struct CsvOptions {
 // labels. Splits as JoinSets. Throws Error that names file and line: missing, damaged, lines of
 // different lengths, several separators, not a whole number, a value or label out of range, a label
 // column that is not there, a number of values that is not that of the shape or, without one, no
-// square.
+// square; and for a shape of other than 1 or 3 channels.
 RawImages ReadCsvImages(const std::string& directory, const CsvOptions& options);
 
 }  // namespace lopt

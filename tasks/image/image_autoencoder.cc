@@ -1,5 +1,6 @@
 #include "lopt/tasks/image/image_autoencoder.h"
 
+#include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/image/mlp_parts.h"
 #include "lopt/tasks/image/squared_error_kernel.h"
@@ -13,6 +14,8 @@ MlpShape AutoencoderShape(const ImageAutoencoderOptions& options, const ImageDat
 }
 
 TaskParts AutoencoderParts(const ImageAutoencoderOptions& options, const ImageData& data) {
+  Require(!data.holds_signals(),
+          "ImageAutoencoder: the data are signals, wanted images: it gives numbers in [0, 1]");
   TaskParts parts = ImageClassifierParts(options.images, data);
   parts.aux = {};
   parts.classes = 0;

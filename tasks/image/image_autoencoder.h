@@ -25,7 +25,7 @@ struct ImageAutoencoderOptions {
 // the reconstruction. Initial params are those of InitNetwork.
 class ImageAutoencoder : public TaskFamily {
  public:
-  // Throws Error as CheckOptions and ImageClassifierParts do.
+  // Throws Error as CheckOptions and ImageClassifierParts do, and if the data are signals.
   ImageAutoencoder(const ImageAutoencoderOptions& options, std::shared_ptr<const ImageData> data);
 
  private:

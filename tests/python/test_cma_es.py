@@ -184,7 +184,7 @@ class CmaEs(unittest.TestCase):
         self.assert_error("file/run/search.lock: Not a directory", config(), out=self.scratch / "file/run")
         self.assert_error("holds no search", out=self.scratch, resume=True)
         with mock.patch.dict(sys.modules, cma=None):
-            self.assert_error("pip install 'lopt[cma]'", config())
+            self.assert_error("pip install 'cma>=3'", config())
         pes = config()["estimators"][0] | {"type": "TruncatedPES"}
         pes.pop("loss_type", None)
         self.assert_error("is not of type FullES", config(estimators=[pes]))

@@ -123,6 +123,15 @@ class Hub(one_file.TestCase):
                      "- **Sizes of its models**: 310 to 1210 parameters, in tensors of up to 1024\n"):
             self.assertIn(fact, card)
 
+    def test_weights_that_a_fit_chose_are_not_said_to_be_of_the_run(self):
+        path = self.theta()
+        arrays, metadata = read_safetensors(path)
+        one_file.write_safetensors(path, arrays, {**metadata, "chosen_on": "inner_valid"})
+        card = " ".join(self.export(path, "--licence", "mit").split())
+        self.assertIn("- **Chosen**: by `lopt fit`, which may have changed them after the run, by the loss on "
+                      "the split inner_valid", card)
+        self.assertNotIn("among those of the run", card)
+
     def test_a_config_of_any_form_makes_a_card(self):
         for i, config in enumerate((
                 {"estimators": 3}, {"estimators": [1, {"task": []}, {"lengths": 7}]}, {"name": 5},
@@ -186,7 +195,7 @@ class Hub(one_file.TestCase):
             best = next(one for one in rows if one["best_baseline"] == "true"
                         and (one["task"], one["steps"]) == (row["task"], row["steps"]))
             self.assertRegex(section, rf"(?m)^\| {row['task']} +\| +{row['steps']} \| .* "
-                                      rf"{best['optimizer']} \| .* {row['best_verdict']} \|$")
+                                      rf"{best['optimizer']} \| .* {row['best_verdict'] or '-'} \|$")
             lost = float(row["test_loss"]) > float(best["test_loss"])
             behind += lost
             self.assertEqual(f"- {row['task']}, {row['steps']} steps: " in section, lost)

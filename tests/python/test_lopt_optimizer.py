@@ -6,6 +6,7 @@ skipped), LOPT_TORCH (OFF if the program was built without LibTorch).
 """
 
 import copy
+import gc
 import gzip
 import io
 import json
@@ -853,9 +854,20 @@ class NumSteps(TestCase):
                                     "with schedule 'cosine' needs; nothing was changed"):
             trained(optimizer, [q, p], [[gradient, gradient]])
         self.assertTrue(torch.equal(q, torch.ones(3)) and torch.equal(p, before))
+        with self.assertRaisesRegex(ValueError, "nothing was changed. A higher num_steps lets it go "
+                                    "on$"):
+            trained(optimizer, [p], [[gradient]])
         optimizer.param_groups[0]["num_steps"] = 3
         trained(optimizer, [q, p], [[gradient, gradient]])
         self.assertFalse(torch.equal(q, torch.ones(3)) or torch.equal(p, before))
+
+    def test_who_averages_losses_over_parts_of_num_steps_is_not_told_to_raise_it(self):
+        p = torch.ones(3, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta(type="CeloAdam"), num_steps=1)
+        p.grad = torch.full((3,), 0.5)
+        optimizer.step(loss=1.0)
+        with self.assertRaisesRegex(ValueError, "which CeloAdam needs; nothing was changed$"):
+            optimizer.step(loss=1.0)
 
     def test_rules_that_do_without_num_steps_go_on_beyond_it(self):
         p = torch.ones(3, requires_grad=True)
@@ -1057,6 +1069,27 @@ class UnknownLength(TestCase):
         self.assertTrue(torch.equal(p, torch.zeros(3)))
         self.assertTrue(torch.equal(optimizer.averages[p], average))
 
+    def test_a_parameter_that_was_replaced_is_freed(self):
+        for num_steps in (None, "unknown"):
+            (p,) = params = [torch.ones(4, requires_grad=True)]
+            optimizer = LearnedOptimizer(params, self.theta(), num_steps=num_steps)
+            gone = []
+            gradients = random_gradients(params, 6)
+            for step in gradients[:5]:
+                trained(optimizer, params, [step])
+                gone.append(weakref.ref(p))
+                del optimizer.state[p]
+                (p,) = params = [p.detach().clone().requires_grad_()]
+                optimizer.param_groups[0]["params"][0] = p
+            (wanted,) = copies = [p.detach().clone().requires_grad_()]
+            for one, ones in ((optimizer, params), (LearnedOptimizer(
+                    copies, self.theta(), num_steps=num_steps), copies)):
+                trained(one, ones, gradients[5:])
+                one.eval()
+            gc.collect()
+            self.assertEqual([ref() for ref in gone], [None] * 5)
+            self.assertTrue(torch.equal(p, wanted))
+
     def test_what_is_wrong_is_an_error(self):
         p = torch.ones(2, requires_grad=True)
         with self.assertRaisesRegex(ValueError, "\"unknown\" or None, got 'never' of type str"):
@@ -1095,6 +1128,29 @@ class UnknownLength(TestCase):
             with self.assertRaisesRegex(ValueError, "test: UnknownLength must have the option "
                                         "optimizer alone, got"):
                 lopt_optimizer.Weights(wrong, {}, None, "test")
+
+    def test_optimizers_that_average_losses_over_parts_of_the_length_must_know_it(self):
+        why = (r"; Celo \(unless 'scheduled' is false\), CeloAdam and Sinv6 average losses over parts "
+               "of the training's length and must know it$")
+        for name in ("Celo", "CeloAdam", "Sinv6"):
+            celo = {"type": name, "lstm_size": 4}
+            for options in (celo, {"type": "OrthogonalSteps", "optimizer": celo},
+                            {"type": "LearnedScheduler", "optimizer": celo}):
+                theta = self.theta(**options)
+                with self.assertRaisesRegex(ValueError, "^LearnedOptimizer: num_steps must be the "
+                                            f'number of steps of the training, got "unknown"{why}'):
+                    LearnedOptimizer(self.params(), theta, num_steps="unknown")
+                with self.assertRaisesRegex(ValueError, "needs num_steps, the number of steps of the "
+                                            "training, which is not given$"):
+                    LearnedOptimizer(self.params(), theta)
+                with self.assertRaisesRegex(ValueError, "^test: UnknownLength: wanted an optimizer "
+                                            f"that needs no loss{why}"):
+                    lopt_optimizer.Weights({"type": "UnknownLength", "optimizer": options},
+                                           theta.theta, None, "test")
+        first_phase = {"type": "Celo", "lstm_size": 4, "scheduled": False}
+        params = self.params()
+        trained(LearnedOptimizer(params, self.theta(**first_phase), num_steps="unknown"), params,
+                random_gradients(params, 2))
 
 
 class Optimizer(TestCase):
@@ -1400,6 +1456,26 @@ class Optimizer(TestCase):
             self.assertEqual(steps([900], older, num_steps=4), [])
         self.assertIsNone(self.theta().trained_range)
 
+    def test_parameters_that_fsdp_has_flattened_are_warned_of_once_where_shapes_matter(self):
+        def params(*shape):
+            p = torch.ones(shape, requires_grad=True)
+            p._fsdp_flattened = True
+            return [p]
+
+        sees_shapes, sees_none = self.theta(type="AdafacMLPLOpt"), self.theta()
+        with self.assertWarns(UserWarning) as caught:
+            optimizer = LearnedOptimizer(params(6), sees_shapes)
+        self.assertEqual(str(caught.warning),
+                         "LearnedOptimizer: FSDP has flattened parameters, whose shapes this "
+                         "optimizer needs; use DistributedDataParallel")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            optimizer.add_param_group({"params": params(5)})
+            LearnedOptimizer(params(6), sees_shapes, as_vectors=True)
+            LearnedOptimizer(params(2, 3) + params(2), sees_shapes)
+            LearnedOptimizer([torch.ones(6, requires_grad=True)], sees_shapes)
+            LearnedOptimizer(params(6), sees_none)
+
     def test_zero_gradients_move_parameters_unless_they_are_skipped(self):
         rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(6))
         used = torch.ones(5, 3)
@@ -1472,6 +1548,53 @@ class Optimizer(TestCase):
                 with torch.autocast("cpu", dtype=torch.bfloat16):
                     got = trained(LearnedOptimizer(copies, theta, num_steps=3), copies, gradients)
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
+
+    def test_products_are_not_rounded_to_tf32_in_a_step_and_the_setting_is_as_before_after_it(self):
+        matmuls = lopt_optimizer._MATMULS
+
+        def precisions():
+            return [matmul.fp32_precision for matmul in matmuls]
+
+        def addmm(*args, original=torch.addmm):
+            found.append(precisions())
+            if fails:
+                raise KeyError("in a step")
+            return original(*args)
+
+        self.addCleanup(torch.set_float32_matmul_precision, "highest")
+        ends = []
+        for told in ("highest", "high", "medium", *matmuls):  # all, or one
+            torch.set_float32_matmul_precision(told if isinstance(told, str) else "highest")
+            if not isinstance(told, str):
+                told.fp32_precision = "tf32"
+            before, found, fails = precisions(), [], False
+            self.assertEqual(told == "highest", before == ["ieee"] * len(matmuls))
+            params = self.model(torch.float64)
+            optimizer = LearnedOptimizer(params, self.theta())
+            with mock.patch.object(torch, "addmm", addmm):
+                ends.append(trained(optimizer, params, random_gradients(params, 2)))
+                self.assertEqual(precisions(), before)
+                fails = True
+                with self.assertRaisesRegex(KeyError, "in a step"):
+                    optimizer.step()
+            self.assertEqual(precisions(), before)
+            self.assertGreater(len(found), 2)
+            self.assertEqual({word for words in found for word in words}, {"ieee"})
+            self.assertTrue(all(torch.equal(p, wanted) for p, wanted in zip(ends[-1], ends[0])))
+
+    @unittest.skipUnless(len(lopt_optimizer._MATMULS) > 1, "PyTorch before 2.9 has one setting")
+    def test_products_whose_precision_is_that_of_all_backends_have_theirs_again_after_a_step(self):
+        self.addCleanup(torch.set_float32_matmul_precision, "highest")
+        for matmul in lopt_optimizer._MATMULS:
+            matmul.fp32_precision = "none"
+        self.addCleanup(setattr, torch.backends, "fp32_precision", torch.backends.fp32_precision)
+        torch.backends.fp32_precision = "tf32"
+        params = self.model(torch.float64)
+        trained(LearnedOptimizer(params, self.theta()), params, random_gradients(params, 1))
+        for precision in ("tf32", "ieee"):
+            torch.backends.fp32_precision = precision
+            self.assertEqual([matmul.fp32_precision for matmul in lopt_optimizer._MATMULS],
+                             [precision] * len(lopt_optimizer._MATMULS))
 
     def test_float64_steps_are_those_of_float32_added_in_float64(self):
         theta = self.theta()
@@ -1699,6 +1822,21 @@ class JoinedMomenta(TestCase):
             optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
             del before, momenta
             self.assertIsNone(kept())
+
+
+    def test_tensors_that_were_joined_are_freed_with_their_states(self):
+        params = [torch.ones(3).requires_grad_(), torch.ones(2, 2).requires_grad_()]
+        optimizer = LearnedOptimizer(params, self.theta())
+        for i, gradients in enumerate(random_gradients(params, 12)):
+            trained(optimizer, params, [[g if i % 3 != k else None for k, g in enumerate(gradients)]])
+            if i % 4 == 3:
+                del optimizer.state[params[0]]
+                params[0] = params[0].detach().clone().requires_grad_()
+                optimizer.param_groups[0]["params"][0] = params[0]
+            (rule,) = optimizer._executors[-1]._rules.values()
+            self.assertLessEqual(len(rule._rule._joined), 2)
+        optimizer.state.clear()
+        self.assertEqual(rule._rule._joined, {})
 
 
 class Files(TestCase):

@@ -716,7 +716,9 @@ class Misuse(unittest.TestCase):
             with torch.no_grad():
                 return params["x"].sum()
 
-        for loss in lambda self, params: params["x"].detach().sum(), without_grad:
+        other = torch.ones(3, requires_grad=True)
+        for loss in (lambda self, params: params["x"].detach().sum(), without_grad,
+                     lambda self, params: other.sum()):
             for per_replica in False, True:
                 with self.subTest(per_replica=per_replica):
                     self.assert_error(text, loss=loss, per_replica=per_replica)

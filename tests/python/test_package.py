@@ -82,9 +82,9 @@ class Names(unittest.TestCase):
         result = run("-c", "import sys, lopt; print('torch' in sys.modules)")
         self.assertEqual((result.stdout, result.stderr), ("False\n", ""))
 
-    def test_without_ray_importing_lopt_ray_names_the_extra(self):
+    def test_without_ray_importing_lopt_ray_names_the_package(self):
         result = run("-c", "import sys; sys.modules['ray'] = None; import lopt.ray")
-        self.assertRegex(result.stderr, r"ImportError: lopt\.ray needs Ray, .*pip install lopt\[ray\]")
+        self.assertRegex(result.stderr, r"ImportError: lopt\.ray needs Ray, .*pip install 'ray>=2\.60'")
 
     def test_trained_weights_are_in_the_package(self):
         file = importlib.resources.files("lopt") / "trained/recommended.safetensors"

@@ -278,6 +278,17 @@ class StepsAndStates(one_file.TestCase):
             with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
                 loss.backward()
 
+    def test_nothing_is_kept_of_parameters_that_were_replaced(self):
+        (p,) = params = [torch.ones(20, requires_grad=True)]
+        optimizer = LearnedOptimizer(params, self.theta(type="LearnableSGD"))
+        for step in random_gradients(params, 5):
+            trained(optimizer, params, [step])
+            del optimizer.state[p]
+            (p,) = params = [p.detach().clone().requires_grad_()]
+            optimizer.param_groups[0]["params"][0] = p
+        gc.collect()
+        self.assertEqual(optimizer._executors[0]._counters, {})
+
     def test_parameters_of_other_types_go_beside_and_may_become_ours(self):
         theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
         for before, after in itertools.permutations((torch.float32, torch.float64), 2):

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -30,6 +31,7 @@
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/device/device_bench.h"
+#include "lopt/tools/stop_signal.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
@@ -125,15 +127,14 @@ int BenchEstimatorsCommand(const po::variables_map& values, int threads) {
   if (options.runs < 3 || options.windows.value_or(1) < 1) {
     throw UsageError("bench: --runs must be at least 3 and --windows at least 1");
   }
+  const auto directory = TextOption(values, "out");
+  if (directory) MakeOutputDirectory(*directory);  // an error of it costs no bench
   std::optional<JsonOutput> output;
   if (values.contains("json")) output.emplace();
   EstimatorBench bench;
   ThreadPool(threads).Run([&] { bench = BenchEstimators(config, theta, options); });
   bench.theta = file.empty() ? "as initialised" : file;
-  if (const auto directory = TextOption(values, "out")) {
-    MakeOutputDirectory(*directory);
-    WriteRecordFile(*directory + "/" + kEstimatorBenchFile, bench);
-  }
+  if (directory) WriteRecordFile(*directory + "/" + kEstimatorBenchFile, bench);
   if (output) {
     output->Write(RecordText(bench, 2));
   } else {
@@ -372,6 +373,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     throw UsageError(fmt::format("bench: no workload matches '{}'; there are: {}", pattern, names));
   }
 
+  const std::atomic<bool>* stop = StopOnSignals("this workload");  // which removes what it wrote
   std::optional<JsonOutput> output;
   if (values->contains("json")) output.emplace();
   const Machine machine = {.cpu = ProcessorName(),
@@ -386,11 +388,14 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     PrintMachine(machine);
   }
   std::vector<std::string> failed;
-  for (size_t i = 0; i < chosen.size(); ++i) {
+  for (size_t i = 0; i < chosen.size() && !*stop; ++i) {
     const BenchResult result = RunWorkload(chosen[i], bench);
-    if (!result.failed.empty()) failed.push_back(result.name);
+    if (!result.failed.empty()) {
+      if (*stop) break;  // what it had started was stopped as well
+      failed.push_back(result.name);
+    }
     if (output) {
-      output->Write("  " + ToJson(result).dump() + (i + 1 < chosen.size() ? "," : ""));
+      output->Write((i > 0 ? ", " : "  ") + ToJson(result).dump());
     } else {
       PrintResult(result);
       std::fflush(stdout);
@@ -399,7 +404,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (output) output->Write("]}");
   Require(failed.empty(), "bench: {} of {} workloads failed, as their rows say: {}", failed.size(),
           chosen.size(), fmt::join(failed, ", "));
-  return kExitDone;
+  return *stop ? kExitInterrupted : kExitDone;
 }
 
 }  // namespace lopt

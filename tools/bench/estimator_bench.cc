@@ -124,6 +124,9 @@ struct Reference {
   Eigen::MatrixXd mean = {};                // [D, R], or empty
 };
 
+constexpr const char* kNotFinite =
+    "the gradient of FullGrad is not finite: it may grow without bound over so many steps";
+
 struct Bench {
   std::shared_ptr<const LearnedOptimizer> optimizer;
   TaskResources resources;
@@ -153,10 +156,9 @@ struct Bench {
     if (window_steps == 0) {
       // FullGrad refuses what it cannot differentiate.
       if (const auto exact = TryMake(OfType(config, "FullGrad", counted), &reference.inexact)) {
-        reference.name = "FullGrad";
-        reference.mean = RunAll(*exact->estimator, weights, key, runs, 1, &counts)[0];
-        reference.windows = {reference.mean};
-        return reference;
+        const Eigen::MatrixXd mean = RunAll(*exact->estimator, weights, key, runs, 1, &counts)[0];
+        if (mean.allFinite()) return {.name = "FullGrad", .windows = {mean}, .mean = mean};
+        reference.inexact = kNotFinite;
       }
     } else {
       // The mean loss of window w is (w + 1) M_{w+1} - w M_w, M_n that of the first n windows, of
@@ -172,13 +174,13 @@ struct Bench {
         reference.windows.emplace_back(sum - before);
         before = sum;
       }
-      if (reference.inexact) {
-        reference.windows.clear();
-      } else {
-        reference.name = "FullGrad";
+      if (!reference.inexact) {
         reference.mean = MeanOverWindows(reference.windows);
-        return reference;
+        reference.name = "FullGrad";
+        if (reference.mean.allFinite()) return reference;
+        reference = {.inexact = kNotFinite};
       }
+      reference.windows.clear();
     }
     if (!whole_episode) return reference;  // FullES has no others
     Json keys = counted;
@@ -188,9 +190,15 @@ struct Bench {
     keys["std"] = config.json().value("std", 0.01);
     keys["num_tasks"] = 2 * config.json().value("num_tasks", int64_t{8});
     if (const auto long_average = TryMake(OfType(config, "FullES", keys), &reference.inexact)) {
+      const Eigen::MatrixXd mean =
+          RunAll(*long_average->estimator, weights, key, runs, 1, &counts)[0];
+      if (!mean.allFinite()) {
+        *reference.inexact += "; that of FullES is not finite either";
+        return reference;
+      }
       reference.name = "FullES";
-      reference.mean = RunAll(*long_average->estimator, weights, key, runs, 1, &counts)[0];
-      if (window_steps == 0) reference.windows = {reference.mean};
+      reference.mean = mean;
+      if (window_steps == 0) reference.windows = {mean};
     }
     return reference;
   }

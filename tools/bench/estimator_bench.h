@@ -87,10 +87,10 @@ struct EstimatorBenchOptions {
 // Runs every estimator of the config under `theta` from fresh tasks, `runs` times, and the same
 // tasks with the exact gradient: FullGrad, for window w the gradient of its losses through all the
 // steps before it. An estimator with a burn-in has no such reference. Where tasks or optimizer
-// cannot be differentiated, the mean over the windows is compared with FullES instead, whose own
-// error widens the interval. Where there is no reference it is called "none", and norm, bias and
-// cosine are 0. A function of config and theta but for the seconds. Throws Error if an estimator of
-// the config cannot be made.
+// cannot be differentiated, or the exact gradient is not finite, the mean over the windows is
+// compared with FullES instead, whose own error widens the interval. Where there is no reference it
+// is called "none", and norm, bias and cosine are 0. A function of config and theta but for the
+// seconds. Throws Error if an estimator of the config cannot be made.
 EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::VectorXf& theta,
                                const EstimatorBenchOptions& options);
 

@@ -128,6 +128,11 @@ bool FitDirectory::HoldsAnother() const {
   return !begun_ && Exists(PathOf(kFitFile)) && IsBegun(PathOf(kFitFile));
 }
 
+void FitDirectory::WriteTheta(const std::string& entry, const ThetaFile& theta) const {
+  lock_->RequireHeld();
+  WriteThetaFile(PathOf(entry), theta);
+}
+
 void FitDirectory::Begin() {
   // The record comes before the others are removed and written, which it says are a fit's; until
   // all are there, as that of a fit that is not begun.
@@ -137,12 +142,13 @@ void FitDirectory::Begin() {
   RemoveMatching(out_, [](std::string_view name) {
     return name != kFitFile && std::ranges::find(kFitFiles, name) != std::end(kFitFiles);
   });
-  WriteThetaFile(PathOf(kFitStartFile), start_);
-  WriteThetaFile(PathOf(kFitThetaFile), start_);
+  WriteTheta(kFitStartFile, start_);
+  WriteTheta(kFitThetaFile, start_);
   begun_ = true;
 }
 
 void FitDirectory::Save() {
+  lock_->RequireHeld();
   if (!begun_) Begin();
   WriteRecordFile(PathOf(kFitFile), record_);
 }

@@ -229,8 +229,8 @@ bool TryBases(FitContext* fit) {
                                     .seeds = kCandidateSeeds * record.measured->search_seeds});
   if (!found) return false;
   const ThetaFile& best = candidates[static_cast<size_t>(found->best)];
-  WriteThetaFile(fit->directory.PathOf(kFitBaseFile), best);
-  WriteThetaFile(fit->directory.PathOf(kFitThetaFile), best);
+  fit->directory.WriteTheta(kFitBaseFile, best);
+  fit->directory.WriteTheta(kFitThetaFile, best);
   record.bases = found;
   fit->directory.Save();
   return true;
@@ -259,7 +259,7 @@ bool TryMetaTrained(FitContext* fit) {
     all.trials.push_back(found->trials.front());
     if (LossOf(all.trials.back()) < base) {
       all.best = std::ssize(all.trials) - 1;
-      WriteThetaFile(fit->directory.PathOf(kFitThetaFile), trained);
+      fit->directory.WriteTheta(kFitThetaFile, trained);
     }
   }
   record.candidates = std::move(all);

@@ -22,7 +22,7 @@ std::vector<double> LinearTicks(double low, double high, int most) {
     return std::floor((high + slack) / of) - std::ceil((low - slack) / of) + 1;
   };
   for (const double factor : {2.0, 2.5, 2.0}) {
-    if (count(step) > most) step *= factor;
+    if (count(step) > most && count(step * factor) >= 2) step *= factor;
   }
   std::vector<double> ticks;
   for (double k = std::ceil((low - slack) / step); k * step <= high + slack; ++k) {

@@ -25,12 +25,15 @@ constexpr int64_t kGreyPoints = 80;
 constexpr size_t kThick = 4;   // learned optimizers
 constexpr size_t kRivals = 3;  // baselines in color
 constexpr const char* kForestAxis = "ratio; left of 1 is better";
-constexpr const char* kForestCaption =
-    "Lines: 95 % intervals. A triangle downwards marks what is better beyond chance, upwards what "
-    "is "
-    "worse; dashes lead to a ratio beyond the edge.";
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::string ForestCaption() {
+  return fmt::format(
+      "Lines: 95 % intervals. A triangle downwards marks what is better beyond chance (from {} "
+      "seeds on), upwards what is worse; dashes lead to a ratio beyond the edge.",
+      kVerdictSeeds);
+}
 
 // Of ascending losses; NaN unless it is finite.
 double FiniteQuantile(const std::vector<double>& sorted, double fraction) {
@@ -112,7 +115,7 @@ std::optional<Figure> SectionForest(SummaryRows section) {
   const std::string whose = unit == section.end() ? "tuned Adam" : unit->optimizer;
   Figure figure{.title = fmt::format("{}, {} steps: ratios of test losses to {}", section[0].task,
                                      section[0].steps, whose),
-                .caption = kForestCaption,
+                .caption = ForestCaption(),
                 .x_label = kForestAxis,
                 .forest = ForestPlot()};
   for (const SummaryRow* row : SortedByTestLoss(section)) {
@@ -282,7 +285,7 @@ std::optional<Figure> ForestOf(const ComparedSummary& compared) {
   const std::vector<SummaryRows> sections = Sections(compared.summary);
   if (sections.size() == 1) return SectionForest(sections[0]);
   Figure figure{.title = "Ratios of test losses to " + comparison.unit,
-                .caption = kForestCaption,
+                .caption = ForestCaption(),
                 .x_label = kForestAxis,
                 .forest = ForestPlot()};
   for (const OptimizerComparison::Row& row : comparison.rows) {

@@ -177,8 +177,8 @@ void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& 
   for (auto& [ratio, line] : rows) lines.push_back(std::move(line));
   page->AddHtml(HtmlTable(
       fmt::format("{}Ratios of test losses to {}, sorted by {}'s; a triangle downwards marks what "
-                  "is better beyond chance, upwards what is worse.",
-                  label.empty() ? "" : label + ": ", unit, shown[0]),
+                  "is better beyond chance (from {} seeds on), upwards what is worse.",
+                  label.empty() ? "" : label + ": ", unit, shown[0], kVerdictSeeds),
       header, lines, 1));
 }
 

@@ -26,11 +26,22 @@ DONE, FAILED, TO_BE_CONTINUED = 0, 1, 75  # exit codes, those of lopt
 PR_SET_PDEATHSIG = 1
 BUDGET_USED_UP = "the budget is used up"
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FOREVER = 1e9  # seconds
 
 # Options of lopt eval that judge a learned optimizer in further ways, and how the names of their results end.
 OF_LEARNED = ("--start", "--unknown-length", "--tune-learned")
 REFERENCE = "Adam"  # no learned optimizer may be called so
 ENDINGS = ("-start", "-start-0.3", "-unknown", "-tuned")
+
+# Options whose words are the sweep's own, and no files.
+NO_FILES = ("--preset", "--seed", "--baselines")
+INIT_THETA = re.compile(r'"init_theta"\s*:\s*"([^"]+)"')
+
+# As base/utf8.cc: what is not seen, or changes how what follows is; but no line's end.
+NOT_PLAIN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 
 
 class Error(Exception):
@@ -64,18 +75,49 @@ def contents_of(path):
         return "sha256 " + hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def lines_of(path):
-    return [line for line in text_of(path).split("\n") if line]
+def lines_of(text):
+    return [line for line in text.split("\n") if line]
 
 
 def metadata_of(path):
     """The metadata of a safetensors file."""
     try:
         with open(path, "rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    except (OSError, ValueError) as error:
+            header = json.loads(file.read(min(int.from_bytes(file.read(8), "little"), path.stat().st_size)))
+        return header.get("__metadata__", {})
+    except (OSError, ValueError, AttributeError) as error:
         raise Error(f"{path}: it cannot be read: {error}") from error
-    return header.get("__metadata__", {})
+
+
+# --- Paths in words -----------------------------------------------------------------------------
+
+
+def paths_in(word):
+    """What may be a path of a word of the command line: all of it, or what is behind its first =."""
+    return [path for path in (word, word.partition("=")[2].strip('"')) if path]
+
+
+def files_of(arguments, folder):
+    """The files that the words of a piece name, and the weights that a config among them begins with; relative paths
+    are relative to `folder`."""
+    words = [word for before, word in zip(arguments, arguments[1:]) if before not in NO_FILES]
+    named = [path for word in words for path in paths_in(word)]
+    files = {}
+    while named:
+        path = os.path.join(folder, named.pop(0))
+        name = os.path.basename(path)
+        if name not in files and os.path.isfile(path):
+            files[name] = contents_of(pathlib.Path(path))
+            named += INIT_THETA.findall(files[name])
+    return files
+
+
+def by_name(word, folder):
+    """The word with the name alone of a file or an absolute path: they may have been elsewhere."""
+    for path in paths_in(word):
+        if os.path.isabs(path) or os.path.isfile(os.path.join(folder, path)):
+            return word.replace(path, os.path.basename(os.path.normpath(path)))
+    return word
 
 
 # --- The list -----------------------------------------------------------------------------------
@@ -121,11 +163,12 @@ class SweepList:
             read = json.loads(text, object_pairs_hook=self._distinct)
         except ValueError as error:
             raise Error(f"{path}: not JSON: {error}") from error
-        self._folder = path.resolve().parent
+        # Where it is; where it comes from a pipe, that of the caller.
+        self.folder = path.resolve().parent if path.is_file() else pathlib.Path.cwd()
         self._where = str(path)
         keys = {"meta_train": dict, "variants": dict, "seeds": list, "eval": dict, "data_dir": str, "theta": str}
         members(read, self._where, keys, ("variants", "seeds", "eval"))
-        data_dir = ["--data-dir", str(self._folder / read["data_dir"])] if "data_dir" in read else []
+        data_dir = ["--data-dir", str(self.folder / read["data_dir"])] if "data_dir" in read else []
         self.theta = {"last": "theta.safetensors", "best": "theta_best.safetensors"}.get(read.get("theta", "last"))
         if self.theta is None:
             raise Error(f"{path}: theta: wanted \"last\" or \"best\", got {json.dumps(read['theta'])}")
@@ -178,7 +221,7 @@ class SweepList:
             raise Error(f"{where}: wanted a 'preset' or a '{file_key}', got {'both' if 'preset' in value else 'none'}")
         if "preset" in value:
             return ["--preset", value["preset"]]
-        file = self._folder / value[file_key]
+        file = self.folder / value[file_key]
         if not file.is_file():
             raise Error(f"{where}.{file_key}: there is no file {file}")
         return [file_option, str(file)] if file_option else [str(file)]
@@ -201,40 +244,41 @@ class Piece:
     """One call of lopt, which may take several parts. Its record, beside its folder, says with what it began, whether
     it is finished and how long it took."""
 
-    def __init__(self, kind, title, folder, arguments, theta=None):
+    def __init__(self, kind, title, folder, arguments, list_folder, theta=None):
         """`theta`: the name and the file, in the sweep's folder, of what is judged."""
         self.kind, self.title, self.folder, self.arguments, self.theta = kind, title, folder, arguments, theta
         self._record = folder.with_name(folder.name + ".json")
         self.log = folder.with_name(folder.name + ".log")
         self.finished, self.seconds = False, 0.0
         # What it does: its words, with files by their names and contents.
-        files = [pathlib.Path(word) for word in arguments if os.path.isfile(word)]
         self._settings = {
-            "arguments": [os.path.basename(word) if os.path.isfile(word) else word for word in arguments],
-            "files": {file.name: contents_of(file) for file in files},
+            "arguments": [by_name(word, list_folder) for word in arguments],
+            "files": files_of(arguments, list_folder),
             "theta": theta[1].name if theta else None,
         }
         if self._record.exists():
-            self._read_record()
+            self._read_record(list_folder)
 
-    def _read_record(self):
+    def _read_record(self, list_folder):
+        now = self._settings
         try:
             stored = json.loads(text_of(self._record))
-            began = {key: stored[key] for key in self._settings}
-            finished, seconds = stored["finished"], stored["seconds"]
-        except (ValueError, KeyError, TypeError) as error:
+            began, theta = [by_name(word, list_folder) for word in stored["arguments"]], stored["theta"]
+            # An earlier version did not note all files.
+            changed = [name for name, text in now["files"].items() if stored["files"].get(name, text) != text]
+            finished, seconds = stored["finished"], float(stored["seconds"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Error(f"{self._record} is damaged ({error!r}); remove {self.folder.parent}") from error
-        if began == self._settings:
+        if began == now["arguments"] and theta == now["theta"] and not changed:
             self.finished, self.seconds = finished, seconds
         elif finished or self.how_to_begin() == ["--resume"]:
-            words = [shlex.join(settings["arguments"]) for settings in (began, self._settings)]
-            changed = f"{words[0]} then, {words[1]} now"
-            if began["theta"] != self._settings["theta"]:
-                changed = f"judging {began['theta']} then, {self._settings['theta']} now"
-            elif words[0] == words[1]:
-                changed = f"other contents of {', '.join(self._settings['files'])}"
+            what = f"{shlex.join(began)} then, {shlex.join(now['arguments'])} now"
+            if theta != now["theta"]:
+                what = f"judging {theta} then, {now['theta']} now"
+            elif began == now["arguments"]:
+                what = f"other contents of {', '.join(changed)}"
             raise Error(
-                f"{self.title}: it was begun with other settings: {changed}; give the variant another name, or remove "
+                f"{self.title}: it was begun with other settings: {what}; give the variant another name, or remove "
                 f"{self.folder.parent}"
             )
 
@@ -245,25 +289,36 @@ class Piece:
         unfinished.write_text(json.dumps(record, indent=2) + "\n")
         unfinished.replace(self._record)
 
+    def read(self, name, what):
+        """What the function `what` makes of the text of one of its files, once it is finished."""
+        try:
+            return what(text_of(self.folder / name))
+        except Error as error:
+            cause, why = error, str(error)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            cause, why = error, f"{self.folder / name} is damaged ({error!r})"
+        raise Error(f"{why}; remove {self.folder} and {self._record}, and it is made anew") from cause
+
     def data(self):
         """What it has read from files, with checksums; None if that is not known."""
         if self.kind == "eval":
-            return json.loads(text_of(self.folder / "manifest.json")).get("data")
+            return self.read("manifest.json", lambda text: json.loads(text).get("data"))
         checkpoints = sorted((self.folder / "checkpoints").glob("step-*/learner.safetensors"))
         metadata = metadata_of(checkpoints[-1]) if checkpoints else {}
         return metadata.get("held_out_data", metadata.get("data"))
 
     def tuner(self):
         """The version of the tuner of an evaluation, as its manifest has it; 1 where it says none."""
-        return json.loads(text_of(self.folder / "manifest.json")).get("tuner", 1)
+        return self.read("manifest.json", lambda text: json.loads(text).get("tuner", 1))
 
     def tasks_ended(self):
         """How many results of an evaluation the next call goes on after: those of whole tasks."""
         results = self.folder / "results.jsonl"
-        return len(lines_of(results)) if results.is_file() else 0
+        return len(lines_of(text_of(results))) if results.is_file() else 0
 
     def how_to_begin(self):
-        there = self.folder / ("checkpoints" if self.kind == "meta-train" else "manifest.json")
+        # Of the files that an evaluation begins with the results are the last.
+        there = self.folder / ("checkpoints" if self.kind == "meta-train" else "results.jsonl")
         if there.is_file() or (there.is_dir() and any(there.iterdir())):
             return ["--resume"]
         return ["--overwrite"] if self.folder.exists() else []
@@ -273,15 +328,16 @@ class Sweep:
     def __init__(self, sweep_list, out, program=(), plugins=()):
         """`program`: the words that run lopt. `plugins`: files for all that it runs."""
         self.list, self.out, self.program = sweep_list, out, program
-        self._plugins = [word for plugin in plugins for word in ("--plugin", plugin)]
+        self._plugins = [word for plugin in plugins for word in ("--plugin", os.path.abspath(plugin))]
         self.failed = []  # titles of pieces, in this call
         self.baselines = None
         if sweep_list.baselines != "none":
             # The learned optimizer is no part of it: baselines do not depend on theta.
             judge = [word for word in sweep_list.judge if word not in OF_LEARNED]
             self.baselines = Piece(
-                "eval", "baselines", out / "baselines" / "eval", ["eval", *judge, "--baselines", sweep_list.baselines]
-            )
+                "eval", "baselines", out / "baselines" / "eval", ["eval", *judge, "--baselines", sweep_list.baselines],
+                sweep_list.folder,
+            )  # fmt: skip
         # (meta-training, evaluation) by variant and seed, all variants' first seeds first.
         self.runs = {}
         for seed in sweep_list.seeds:
@@ -289,9 +345,10 @@ class Sweep:
                 folder = out / "runs" / name / f"seed-{seed}"
                 title = f"{name}, seed {seed}"
                 self.runs[name, seed] = (
-                    Piece("meta-train", title, folder / "meta-train", ["meta-train", *recipe, "--seed", str(seed)]),
+                    Piece("meta-train", title, folder / "meta-train", ["meta-train", *recipe, "--seed", str(seed)],
+                          sweep_list.folder),
                     Piece("eval", title, folder / "eval", ["eval", *sweep_list.judge, "--baselines", "none"],
-                          (name, folder / "meta-train" / sweep_list.theta)),
+                          sweep_list.folder, (name, folder / "meta-train" / sweep_list.theta)),
                 )  # fmt: skip
 
     def require_same_data(self):
@@ -353,16 +410,16 @@ class Sweep:
 
     # --- Running --------------------------------------------------------------------------------
 
-    def run(self, budget):
-        """Runs what is not finished, and notes what failed."""
+    def run(self, budget, stops):
+        """Runs what is not finished, and notes what failed. `stops`: the signals, blocked, that ask to stop."""
         self.require_comparable()
+        self._stops = stops
         start = time.monotonic()
         self._budget, self._end = budget, start + budget
         self._pieces_begun = 0
         not_started = {}  # seconds that they need, by run
         if self.baselines and not self.baselines.finished:
             if not self._run_piece(self.baselines):
-                self.failed.append(self.baselines.title)
                 return
         for run in self.unfinished():
             left = self._end - time.monotonic()
@@ -376,7 +433,6 @@ class Sweep:
                 continue
             for piece in self.runs[run]:
                 if not piece.finished and not self._run_piece(piece):
-                    self.failed.append(piece.title)
                     break
         if not_started and self._pieces_begun == 0:
             run = min(not_started, key=not_started.get)
@@ -384,7 +440,8 @@ class Sweep:
                         f"start one; wanted more than {duration(not_started[run])}, for {self.runs[run][0].title}")  # fmt: skip
 
     def _run_piece(self, piece):
-        """False if it failed. Throws Stopped if it was told to stop, by a signal or the end of the budget."""
+        """False if it failed, which is noted. Throws Stopped if it was told to stop, by a signal or the end of the
+        budget, and after it where a signal came."""
         begin = piece.how_to_begin()
         if self._end <= time.monotonic():
             raise Stopped(f"{piece.title}: {piece.kind} is not started, {BUDGET_USED_UP}")
@@ -395,41 +452,42 @@ class Sweep:
         command = [*self.program, *piece.arguments, *theta, *self._plugins, "--out", str(piece.folder), *begin]
         say(f"{piece.title}: {piece.kind}{', goes on' if begin == ['--resume'] else ''}")
         start = time.monotonic()
-        with open(piece.log, "a") as log:
-            print("$", shlex.join(command), file=log, flush=True)
-            child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                     preexec_fn=end_with_parent(os.getpid()))  # fmt: skip
+        with open(piece.log, "a", encoding="utf-8", errors="surrogateescape") as log:
+            # Paths in the list are relative to its folder.
+            print(f"$ cd {shlex.quote(str(self.list.folder))} && {shlex.join(command)}", file=log, flush=True)
+            child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.list.folder,
+                                     env=environment(), preexec_fn=prepare_child(os.getpid()))  # fmt: skip
             why = self._wait(child)
         piece.seconds += time.monotonic() - start
         piece.finished = child.returncode == DONE
         piece.write_record()
         if piece.finished:
             self.require_comparable()
-        if why and not piece.finished:
+        elif why and child.returncode in (TO_BE_CONTINUED, -signal.SIGTERM):
             whole_budget = self._pieces_begun == 1 and why == BUDGET_USED_UP
             if piece.kind == "eval" and whole_budget and piece.tasks_ended() <= ended_before:
                 raise Error(f"--budget: {duration(self._budget)} is shorter than one task of the evaluation takes ({piece.title}), "
                             "and a stop keeps whole tasks alone, so the same command would never go on; take a longer one")  # fmt: skip
             raise Stopped(f"{piece.title}: {piece.kind} is stopped, {why}; it can be resumed")
-        if not piece.finished:
-            lines = piece.log.read_text(errors="replace").splitlines()
+        else:
+            lines = piece.log.read_text(encoding="utf-8", errors="replace").splitlines()
             say(f"{piece.title}: {piece.kind} failed with exit code {child.returncode} ({piece.log}): {lines[-1]}")
+            self.failed.append(piece.title)
+        if why and why != BUDGET_USED_UP:
+            raise Stopped(f"stopped {why} after {piece.title}: {piece.kind}")
         return piece.finished
 
     def _wait(self, child):
-        """Waits for its end, and tells it to end with the budget or at a signal; returns why it did."""
+        """Waits for its end, and tells it to end with the budget or at a signal; returns why it did, or why nothing is
+        to follow it."""
         why = ""
-        while True:
-            try:
-                left = self._end - time.monotonic()
-                child.wait(None if why or math.isinf(left) else max(0, left))
-                return why
-            except subprocess.TimeoutExpired:
-                why = BUDGET_USED_UP
-            except Interrupt as interrupt:
-                why = f"by {interrupt}"
-            if child.poll() is None:
+        while child.poll() is None:
+            number = next_signal({*self._stops, signal.SIGCHLD}, FOREVER if why else self._end - time.monotonic())
+            if number != signal.SIGCHLD:
+                why = f"by {number.name}" if number else BUDGET_USED_UP
                 child.send_signal(signal.SIGTERM)
+        number = next_signal(self._stops, 0)  # that came with its end
+        return f"by {number.name}" if number else why
 
     # --- The table ------------------------------------------------------------------------------
 
@@ -438,18 +496,22 @@ class Sweep:
         self.require_comparable()
         table = Table(self)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "table.md").write_text(table.markdown())
-        with open(self.out / "table.csv", "w", newline="") as file:
+        (self.out / "table.md").write_text(table.markdown(), encoding="utf-8")
+        with open(self.out / "table.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(table.rows())
         return table.markdown()
 
 
-class Interrupt(Exception):
-    """A signal that asks to stop."""
+def next_signal(numbers, seconds):
+    """The first of these signals, which are blocked, that comes in so much time; None for none."""
+    if seconds >= FOREVER:
+        return signal.Signals(signal.sigwaitinfo(numbers).si_signo)
+    taken = signal.sigtimedwait(numbers, max(0, seconds))
+    return signal.Signals(taken.si_signo) if taken else None
 
 
-def end_with_parent(parent):
-    """What a child does first, so that it does not outlive a sweep that is killed."""
+def prepare_child(parent):
+    """What a child does first, so that it does not outlive a sweep that is killed, and takes its own signals."""
     prctl = ctypes.CDLL(None).prctl
 
     def prepare():
@@ -457,8 +519,19 @@ def end_with_parent(parent):
         if os.getppid() != parent:
             os._exit(FAILED)
         os.setpgid(0, 0)  # Ctrl-C is the sweep's to hand on
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPS, signal.SIGCHLD})
 
     return prepare
+
+
+def environment():
+    """That of a child, which works in another folder."""
+    own = dict(os.environ)
+    if own.get("LOPT_MODULE_DIR"):
+        own["LOPT_MODULE_DIR"] = os.path.abspath(own["LOPT_MODULE_DIR"])
+    if own.get("PYTHONPATH"):
+        own["PYTHONPATH"] = ":".join(map(os.path.abspath, own["PYTHONPATH"].split(":")))
+    return own
 
 
 # --- Numbers ------------------------------------------------------------------------------------
@@ -472,10 +545,10 @@ def interquartile_mean(values):
     return sum(middle) / len(middle)
 
 
-def read_results(folder):
+def read_results(text):
     """{(task, steps): {optimizer: its results there}}, in their order; a diverged training has an infinite loss."""
     cells = {}
-    for line in lines_of(folder / "results.jsonl"):
+    for line in lines_of(text):
         run = json.loads(line)
         for i, steps in enumerate(run["steps"]):
             results = cells.setdefault((run["task"], steps), {}).setdefault(
@@ -484,7 +557,15 @@ def read_results(folder):
             results["losses"].append(math.inf if run["diverged"][i] else float(run["test_loss"][i]))
             if run["learning_rate"] and run["tuning_loss"]:  # a baseline that is tuned
                 results["tuning_loss"] = float(run["tuning_loss"][i])
+    if not cells:
+        raise ValueError("no results")
     return cells
+
+
+def read_held_out(text):
+    """{updates: eval_loss} of a meta-training's metrics."""
+    records = [json.loads(line) for line in lines_of(text)]
+    return {r["step"]: float(r["eval_loss"]) for r in records if r.get("eval_loss") is not None}
 
 
 class Table:
@@ -508,12 +589,12 @@ class Table:
             for seed in sweep.list.seeds:
                 if not sweep.is_finished((name, seed)):
                     continue
-                folder = sweep.runs[name, seed][0].folder
-                held_out = self._eval_losses(folder)
+                trained = sweep.runs[name, seed][0]
+                held_out = trained.read("metrics.jsonl", read_held_out)
                 if sweep.list.theta == "theta.safetensors":
-                    of_theta = held_out.get(json.loads(text_of(folder / "manifest.json"))["updates"])
+                    of_theta = held_out.get(trained.read("manifest.json", lambda text: json.loads(text)["updates"]))
                 else:
-                    of_theta = min(held_out.values(), default=None)
+                    of_theta = min((loss for loss in held_out.values() if not math.isnan(loss)), default=None)
                 if of_theta is not None:
                     self._held_out.setdefault(name, []).append(of_theta)
                 for cell, optimizers in self._read(sweep.runs[name, seed][1]).items():
@@ -522,16 +603,11 @@ class Table:
                         losses.append(interquartile_mean(results["losses"]))
 
     def _read(self, piece):
-        manifest = json.loads(text_of(piece.folder / "manifest.json"))
-        self._versions.add(f"lopt {manifest['version']} on {manifest['isa']}")
-        results = read_results(piece.folder)
+        version = piece.read("manifest.json", lambda text: "lopt {version} on {isa}".format(**json.loads(text)))
+        self._versions.add(version)
+        results = piece.read("results.jsonl", read_results)
         self._cells += [cell for cell in results if cell not in self._cells]
         return results
-
-    def _eval_losses(self, folder):
-        """By the number of updates that the judged theta had."""
-        records = [json.loads(line) for line in lines_of(folder / "metrics.jsonl")]
-        return {r["step"]: float(r["eval_loss"]) for r in records if r.get("eval_loss") is not None}
 
     def _unit(self, cell):
         return self._baselines[cell][self._best[cell]] if cell in self._best else None
@@ -624,15 +700,20 @@ def spread(values):
 
 
 def plain(text):
-    """The text with a space for each character that could drive a terminal; its lines stay."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    """The text as PlainLines of base/utf8.h: with \\x1b in place of a byte that could drive a terminal."""
+
+    def shown(match):
+        no_utf8 = "\udc80" <= match[0] <= "\udcff"  # a byte of a path that is none
+        encoded = match[0].encode("utf-8", "surrogateescape" if no_utf8 else "surrogatepass")
+        return "".join(f"\\x{byte:02x}" for byte in encoded)
+
+    return NOT_PLAIN.sub(shown, text)
 
 
 def markdown_name(name):
-    """A name as Markdown shows it, in one line, nearly as MarkdownName of evaluation/tables.h."""
-    name = plain(name).replace("\n", " ")
-    marked = re.sub(r"[|*`<\\\[\]~&]", r"\\\g<0>", name)
-    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", marked)  # a_b is plain
+    """A name as Markdown shows it, in one line, as MarkdownName of evaluation/tables.h."""
+    marked = re.sub(r"[|*`<\\\[\]~&]", r"\\\g<0>", re.sub(r"[\x00-\x1f\x7f]", " ", name))
+    return plain(re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", marked, flags=re.ASCII))  # a_b is plain
 
 
 def markdown_table(header, rows):
@@ -645,8 +726,16 @@ def duration(seconds):
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
+def show(text, end="\n"):
+    """Prints it; a sweep does not end because its terminal is gone or a log's disk is full."""
+    try:
+        print(plain(text), end=end, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say(line):
-    print(time.strftime("%H:%M:%S"), plain(line), flush=True)
+    show(f"{time.strftime('%H:%M:%S')} {line}")
 
 
 # --- The program --------------------------------------------------------------------------------
@@ -661,10 +750,18 @@ def main():
     parser.add_argument("--program", action="append")
     parser.add_argument("--plugin", action="append", default=[])
     arguments = parser.parse_args()
-    out = (arguments.out or pathlib.Path("runs") / arguments.list.stem).resolve()
+    sys.stdout.reconfigure(encoding="utf-8")
+    out = pathlib.Path(os.path.realpath(arguments.out or pathlib.Path("runs") / arguments.list.stem))
+    try:
+        return sweep_in(out, arguments)
+    except OSError as error:
+        raise Error(f"{error.filename or out}: {error.strerror}") from error
+
+
+def sweep_in(out, arguments):
     sweep_list = SweepList(arguments.list)
     if arguments.table:
-        print(Sweep(sweep_list, out).write_table(), end="")
+        show(Sweep(sweep_list, out).write_table(), end="")
         return DONE
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "lock", "w") as lock:
@@ -673,30 +770,21 @@ def main():
         except BlockingIOError as error:
             raise Error(f"another sweep works in {out}") from error
         sweep = Sweep(sweep_list, out, arguments.program, arguments.plugin)
-
-        def interrupt(number, _):
-            raise Interrupt(signal.Signals(number).name)
-
         # Under nohup SIGHUP stays ignored, by what is run too.
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        stops = [number for number in STOPS if not (ignored and number == signal.SIGHUP)]
-        for number in stops:
-            signal.signal(number, interrupt)
+        stops = {number for number in STOPS if not (ignored and number == signal.SIGHUP)}
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*stops, signal.SIGCHLD})  # for next_signal
         try:
-            sweep.run(arguments.budget)
+            sweep.run(arguments.budget, stops)
         except Stopped as stopped:
             say(str(stopped))
-        except Interrupt as stopped:
-            say(f"stopped by {stopped}")
-        for number in stops:
-            signal.signal(number, signal.SIG_DFL)
-        print("\n" + sweep.write_table())
-    print(f"The table is in {out}/table.md and table.csv")
+        show("\n" + sweep.write_table())
+    show(f"The table is in {out}/table.md and table.csv")
     if sweep.failed:
-        print(f"Failed: {'; '.join(sweep.failed)}")
+        show(f"Failed: {'; '.join(sweep.failed)}")
         return FAILED
     if sweep.unfinished():
-        print("The same command goes on")
+        show("The same command goes on")
         return TO_BE_CONTINUED
     return DONE
 

@@ -90,6 +90,8 @@ std::shared_ptr<const TaskFamily> MakeConvAutoencoder(const ConvAutoencoderOptio
           "{}: channels is empty, wanted the channels behind each convolution of the encoder",
           kWho);
   const auto data = GetImages(options.images, resources);
+  Require(!data->holds_signals(),
+          "{}: the data are signals, wanted images: it gives numbers in [0, 1]", kWho);
   std::vector<int64_t> channels = {data->channels()};
   channels.insert(channels.end(), options.channels.begin(), options.channels.end());
   const auto sizes = EncoderSizes(*data, options.channels.size());

@@ -25,6 +25,12 @@ static double lopt_mlp_multiplier(size_t n, const double* sums, int64_t step, in
   return multiplier;
 }
 
+/* x^2, or 0 in place of one that is no normal float. */
+static double lopt_normal_square(float x) {
+  const double square = (double)x * x;
+  return square < (double)1.17549435e-38f ? 0.0 : square;
+}
+
 /* state: six momenta of each element, [n, 6]. */
 static void lopt_mlp_step(const lopt_tensor* x, int64_t step, int64_t num_steps, float* state,
                           float* scratch) {
@@ -38,11 +44,11 @@ static void lopt_mlp_step(const lopt_tensor* x, int64_t step, int64_t num_steps,
   size_t i, k;
   for (i = 0; i < x->n; ++i) {
     float* m = state + 6 * i;
-    sums[0] += (double)x->g[i] * x->g[i];
-    sums[1] += (double)x->p[i] * x->p[i];
+    sums[0] += lopt_normal_square(x->g[i]);
+    sums[1] += lopt_normal_square(x->p[i]);
     for (k = 0; k < 6; ++k) {
       m[k] = lopt_flushed(decays[k] * m[k] + (1.0f - decays[k]) * x->g[i]);
-      sums[2 + k] += (double)m[k] * m[k];
+      sums[2 + k] += lopt_normal_square(m[k]);
     }
   }
   for (k = 0; k < 8; ++k) scales[k] = lopt_normalizer(LOPT_NORMALIZER_EPSILON, sums[k], x->n);

@@ -47,10 +47,7 @@ class TorchLoss:
             value, aux = self._method.results(self._method(**row), ["a loss"], self._aux)
             value = self._scalar("loss", value)
             if gradients and not value.requires_grad:
-                raise Error(
-                    f"{self._who}: loss has no gradient; it must be computed from params by torch, "
-                    "without detach(), no_grad() or a way through NumPy"
-                )
+                raise self._no_gradient()
             return value, {key: self._scalar(f"aux['{key}']", aux[key]).detach() for key in aux}
 
         arguments = (given["params"], *(given[name] for name in batched))
@@ -74,6 +71,8 @@ class TorchLoss:
                 value, aux = loss(params, *rest)
                 if gradients:
                     each = torch.autograd.grad(value, list(params.values()), allow_unused=True)
+                    if all(g is None for g in each):  # what needs one are other tensors
+                        raise self._no_gradient()
                     found.append([torch.zeros_like(p) if g is None else g
                                   for p, g in zip(params.values(), each)])
             losses.append(value.detach())
@@ -84,6 +83,11 @@ class TorchLoss:
             if gradients else None,
             {key: torch.stack([aux[key] for aux in auxes]) for key in auxes[0]},
         )
+
+    def _no_gradient(self):
+        return Error(
+            f"{self._who}: loss has no gradient; it must be computed from params by torch, without "
+            "detach(), no_grad() or a way through NumPy")
 
     def _scalar(self, what: str, value):
         """A tensor with one number, as float32."""
