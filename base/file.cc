@@ -10,6 +10,7 @@
 
 #include "lopt/base/environment.h"
 #include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 namespace {
@@ -161,13 +162,11 @@ std::string ReadTextFile(const OpenFile& file, const std::string& path) {
 
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   RequireFile(path, "cannot write");  // renaming would replace a device or a named pipe
-  for (const char* open_here : {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"}) {
-    // It would replace the file to which a shell sends the output.
-    Require(!path.starts_with(open_here),
-            "cannot write {}: it stands for a file that this process "
-            "has open, wanted the name of a file",
-            path);
-  }
+  // It would replace the file to which a shell sends the output.
+  Require(!NamesDescriptor(path),
+          "cannot write {}: it stands for a file that this process has open, wanted the name of a "
+          "file",
+          path);
   std::string place;
   const int lost = -Files().Follow(path, &place);
   RequireDone(lost, "cannot write {}: it is a link, and what it leads to is not to be found", path);

@@ -12,6 +12,8 @@
 #include <memory>
 #include <string_view>
 
+#include "lopt/base/platform.h"
+
 namespace lopt {
 namespace {
 
@@ -46,12 +48,6 @@ int FlagsFor(OpenFor what) {
   return O_RDONLY;
 }
 
-// Whether the name stands for a descriptor of this process.
-bool IsOpenHere(std::string_view path) {
-  return path == "/dev/stdin" || path.starts_with("/dev/fd/") ||
-         path.starts_with("/proc/self/fd/");
-}
-
 FileKind KindOf(mode_t mode) {
   if (S_ISDIR(mode)) return FileKind::kDirectory;
   if (S_ISFIFO(mode)) return FileKind::kPipe;
@@ -69,7 +65,8 @@ class System final : public FileSystem {
  public:
   int Open(const std::string& path, OpenFor what) override {
     FileStatus status;
-    if (!IsOpenHere(path) && Look(path, &status) == 0 && MayWait(status.kind, what)) return -ENXIO;
+    if (!NamesDescriptor(path) && Look(path, &status) == 0 && MayWait(status.kind, what))
+      return -ENXIO;
     const mode_t mode = what == OpenFor::kMakePrivate ? 0600 : 0666;
     return Uninterrupted([&] { return ::open(path.c_str(), FlagsFor(what) | O_CLOEXEC, mode); });
   }

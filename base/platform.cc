@@ -93,6 +93,11 @@ epoll_event EventOf(int64_t name, bool input) {
 
 }  // namespace
 
+bool NamesDescriptor(std::string_view path) {
+  return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" ||
+         path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+}
+
 std::string ProgramPath() { return LinkTarget("/proc/self/exe"); }
 
 std::string ProcessSpace() {

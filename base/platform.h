@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lopt {
@@ -37,6 +38,9 @@ std::vector<int64_t> VisibleProcesses();
 // Has the system kill this process when its parent's thread that made it ends. Allowed between fork
 // and exec, and lasts beyond an exec.
 void DieWithParent();
+// Whether the path stands for what this process has open: /dev/stdin and the like, and /dev/fd/63
+// or what /proc calls it, which a shell makes of <(...).
+bool NamesDescriptor(std::string_view path);
 // From now on processes whose parent has died become children of this process and not of init.
 void AdoptOrphans();
 

@@ -75,8 +75,10 @@ file(GLOB presets learner/presets/*.json)
 install(FILES ${presets} DESTINATION ${share_dir}/presets)
 file(GLOB presets evaluation/presets/*.json)
 install(FILES ${presets} DESTINATION ${share_dir}/evaluation-presets)
-install(DIRECTORY examples DESTINATION ${share_dir} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE
-  PATTERN examples/CMakeLists.txt EXCLUDE PATTERN examples/python/CMakeLists.txt EXCLUDE)  # these two work in the build alone
+set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+install(DIRECTORY examples DESTINATION ${share_dir} PATTERN __pycache__ EXCLUDE
+  PATTERN examples/CMakeLists.txt EXCLUDE PATTERN examples/python/CMakeLists.txt EXCLUDE  # these two work in the build alone
+  PATTERN "*.sh" PERMISSIONS ${executable} PATTERN over_grpc PERMISSIONS ${executable})
 install(FILES python/lopt_optimizer.py DESTINATION ${share_dir}/python)
 
 # The documentation, and beside it links to what its pages link to, where that is installed: lopt_doc_link(LINK TARGET).

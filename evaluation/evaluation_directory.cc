@@ -197,4 +197,9 @@ void EvaluationDirectory::WriteTables(const Summary& summary) const {
   WriteTextFile(path_ + "/table.csv", CsvTable(summary));
 }
 
+void EvaluationDirectory::WriteReplay(const ArrayFile& replay) const {
+  lock_->RequireHeld();
+  WriteArrayFile(fmt::format("{}/{}", path_, kReplayFile), replay);
+}
+
 }  // namespace lopt

@@ -15,6 +15,7 @@
 
 namespace lopt {
 
+struct ArrayFile;
 class RunLock;
 
 // In the order of results, the copies as ReadStoredEvaluation finds them.
@@ -96,6 +97,8 @@ class EvaluationDirectory {
   void AddResults(const std::vector<RunResult>& results);
   // table.md and table.csv.
   void WriteTables(const Summary& summary) const;
+  // replay.safetensors.
+  void WriteReplay(const ArrayFile& replay) const;
 
  private:
   std::string path_;

@@ -305,6 +305,8 @@ std::string SectionName(SummaryRows rows, const std::vector<SummaryRows>& sectio
                       : fmt::format("{} at {} steps", rows.front().task, rows.front().steps);
 }
 
+constexpr const char* kNotTested = "no verdicts, as there are too few seeds";
+
 // Where an optimizer is better than Adam and where worse, in sentences, for one of the losses.
 std::string Balance(const std::string& optimizer, const std::vector<SummaryRows>& sections,
                     const char* loss_name, const RowFigure& loss, Verdict SummaryRow::*verdict) {
@@ -326,12 +328,13 @@ std::string Balance(const std::string& optimizer, const std::vector<SummaryRows>
     if ((*row).*verdict == Verdict::kWorse)
       defeats.push_back(MarkdownName(SectionName(rows, sections)));
   }
-  return fmt::format(
-      "{} loss: better than Adam on {} of {}, worse on {}{}, unclear on {}; the lowest of all "
-      "optimizers on {} of {}.",
-      loss_name, better, judged, defeats.size(),
-      defeats.empty() ? "" : fmt::format(" ({})", fmt::join(defeats, ", ")), unclear, lowest,
-      present);
+  const std::string lowest_on =
+      fmt::format("the lowest of all optimizers on {} of {}.", lowest, present);
+  if (judged == 0) return fmt::format("{} loss: {}; {}", loss_name, kNotTested, lowest_on);
+  return fmt::format("{} loss: better than Adam on {} of {}, worse on {}{}, unclear on {}; {}",
+                     loss_name, better, judged, defeats.size(),
+                     defeats.empty() ? "" : fmt::format(" ({})", fmt::join(defeats, ", ")), unclear,
+                     lowest_on);
 }
 
 // A paragraph for each optimizer that is no baseline.
@@ -351,9 +354,13 @@ std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sec
     if (aggregate.best_ratio) {
       const int64_t judged = aggregate.best_better + aggregate.best_worse + aggregate.best_unclear;
       text += fmt::format(
-          "  - Test loss against the best baseline of each task: better on {} of {}, worse on {}, "
-          "unclear on {}; geometric mean of the fractions {}.\n",
-          aggregate.best_better, judged, aggregate.best_worse, aggregate.best_unclear,
+          "  - Test loss against the best baseline of each task: {}; geometric mean of the "
+          "fractions "
+          "{}.\n",
+          judged == 0
+              ? kNotTested
+              : fmt::format("better on {} of {}, worse on {}, unclear on {}", aggregate.best_better,
+                            judged, aggregate.best_worse, aggregate.best_unclear),
           Shown(*aggregate.best_ratio, 3, false));
     }
   }
@@ -386,20 +393,22 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
   int64_t left_out = 0;
   for (const AggregateRow& row : summary.aggregate) {
     left_out = std::max(left_out, row.left_out);
-    const bool adam = row.optimizer == kReferenceBaseline;
-    const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
     std::vector<std::string> line = {MarkdownName(row.optimizer)};
+    const auto add_counts = [&](int64_t better, int64_t worse, int64_t unclear) {
+      const bool tested = better + worse + unclear > 0;
+      for (const int64_t n : {better, worse, unclear}) {
+        line.push_back(tested ? fmt::format("{}", n) : "-");
+      }
+    };
     if (has_adam) {
       line.insert(line.end(),
                   {Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
-                   Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
-                   count(row.better), count(row.worse), count(row.unclear)});
+                   Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row))});
+      add_counts(row.better, row.worse, row.unclear);
     }
     if (has_best) {
       line.push_back(row.best_ratio ? Shown(*row.best_ratio, 3, false) : "-");
-      for (const int64_t n : {row.best_better, row.best_worse, row.best_unclear}) {
-        line.push_back(fmt::format("{}", n));
-      }
+      add_counts(row.best_better, row.best_worse, row.best_unclear);
     }
     for (const int64_t n : {row.diverged, row.blown_up}) line.push_back(fmt::format("{}", n));
     table.Add(std::move(line));

@@ -102,7 +102,7 @@ bool IsSameTask(const nlohmann::ordered_json& trained, const Config& evaluated,
   if (!trained.is_object()) return false;
   try {
     const Config own = Config::FromJson(trained);
-    // What two of them stand for does not say that their data sets are others.
+    // Two of them can stand for the same config and still have different data sets.
     if (own.Type() == "FixedTask" && evaluated.Type() == "FixedTask") {
       return TaskLabel(own) == TaskLabel(evaluated);
     }

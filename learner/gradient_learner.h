@@ -72,8 +72,8 @@ class GradientLearner {
   // it in theta_opt's state (UpdateRule::EvalParams).
   Eigen::VectorXf EvalTheta(const LearnerState& state) const;
   // ThetaOpt::EndOfSchedule.
-  std::optional<int64_t> EndOfSchedule(const LearnerState& state) const {
-    return theta_opt_.EndOfSchedule(state.theta_opt);
+  std::optional<int64_t> EndOfSchedule(const LearnerState& state, int64_t updates) const {
+    return theta_opt_.EndOfSchedule(state.theta_opt, updates);
   }
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;

@@ -65,8 +65,8 @@ void ResolveSchedule(const std::string& path, int64_t updates, nlohmann::ordered
       WriteFields("", [&](FieldVisitor& v) { VisitSchedule(v, &schedule); }).json().at("schedule");
 }
 
-// The same for the optimizers in one. Of a rise that is a fraction of a given total_steps, which
-// need not be whole, no step is rounded away.
+// The same for the optimizers in one. A schedule with its own total_steps stays as it is: rounding
+// its rise would change the steps of earlier runs.
 void ResolveInner(const std::string& path, int64_t updates, nlohmann::ordered_json* optimizer) {
   if (optimizer->value("type", nlohmann::ordered_json()) == "UnknownLength") return;
   for (const char* key : {"optimizer", "matrices", "vectors"}) {
@@ -149,10 +149,14 @@ double ThetaOpt::LearningRate(const NamedArrays& state) const {
   return rule_->LearningRate({.step = state.At(kCount, DType::kInt64, {}).As<int64_t>()[0]});
 }
 
-std::optional<int64_t> ThetaOpt::EndOfSchedule(const NamedArrays& state) const {
-  if (LearningRate(state) != 0) return std::nullopt;
+std::optional<int64_t> ThetaOpt::EndOfSchedule(const NamedArrays& state, int64_t updates) const {
+  if (type_ == "MatricesAndVectors") return std::nullopt;  // has one learning rate of two
+  const auto rests = [this](int64_t step) { return rule_->LearningRate({.step = step}) == 0; };
   int64_t end = state.At(kCount, DType::kInt64, {}).As<int64_t>()[0];
-  while (end > 0 && rule_->LearningRate({.step = end - 1}) == 0) --end;
+  for (int64_t step = end; step < updates; ++step) {
+    if (!rests(step)) return std::nullopt;
+  }
+  while (end > 0 && rests(end - 1)) --end;
   return end > 0 ? std::optional(end) : std::nullopt;
 }
 

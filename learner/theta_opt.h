@@ -42,9 +42,10 @@ class ThetaOpt {
   // The learning rate that the next update of a theta with this state has; 0 if the optimizer has
   // none.
   double LearningRate(const NamedArrays& state) const;
-  // The updates after which the schedule has brought the learning rate to 0, if the next update of
-  // a theta with this state has that; none if it has another, or the learning rate was always 0.
-  std::optional<int64_t> EndOfSchedule(const NamedArrays& state) const;
+  // The updates after which the schedule has brought the learning rate to 0, if all further ones up
+  // to `updates` have that. None if one has another, if the learning rate was always 0, and of
+  // MatricesAndVectors, which has two schedules.
+  std::optional<int64_t> EndOfSchedule(const NamedArrays& state, int64_t updates) const;
   // The theta that a training stands for (UpdateRule::EvalParams). Throws Error as Update does.
   std::vector<float> EvalTheta(std::span<const float> theta, const NamedArrays& state) const;
 

@@ -63,7 +63,8 @@ struct ThetaFile {
   int64_t trained_horizon = 0;
   // Of that run's tasks, as far as it is known; its longest training is trained_horizon.
   TrainedRange trained_range = {};
-  // The split on whose loss this theta was chosen among those of its run; empty: it is the last.
+  // The split on whose loss this theta was chosen, by its run or by a fit; empty: it is its run's
+  // last.
   std::string chosen_on = {};
   std::string version = {};  // of the program that wrote it; empty if unknown
 };

@@ -2211,10 +2211,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
                     embeddings, which have two axes.
       num_steps     the number of steps of the training, default None: not given. Learned optimizers
-                    with a schedule, LearnedScheduler, Celo, CeloAdam and Sinv6 need it: a step
-                    beyond it is an error. It may be set higher on the way, for a training that is
-                    to go on. Others do without it. "unknown": the training may end at any time, see
-                    eval(); an error for Celo, CeloAdam and Sinv6.
+                    with a schedule that follows the length, LearnedScheduler, Celo, CeloAdam and
+                    Sinv6 need it: a step beyond it is an error. You may raise it to go on, but the
+                    averages of losses of the last three then jump. Others do without it.
+                    "unknown": the training may end at any time, see eval(); an error for Celo,
+                    CeloAdam and Sinv6.
                     load_state_dict keeps one that was given here, so that a training
                     can be resumed to be longer; where none was, it takes the saved one.
 

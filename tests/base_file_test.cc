@@ -1,11 +1,9 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/tools/simulate/passing_files.h"
+#include "tests/file_size_limit.h"
 #include "tests/flushed_paths.h"
 #include "tests/like_system_environment.h"
 
@@ -45,26 +44,6 @@ class TemporaryDirectory {
 
  private:
   std::string path_;
-};
-
-// Writes beyond `bytes` of a file fail while this lives, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit limit = {bytes, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_;
-  void (*handler_)(int);
 };
 
 std::string MessageOf(const auto& call) {

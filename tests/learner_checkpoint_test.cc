@@ -16,6 +16,7 @@
 #include "lopt/learner/run/worker_files.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
+#include "tests/file_size_limit.h"
 #include "tests/flushed_paths.h"
 #include "tests/learner_child.h"
 #include "tests/replace_in_file.h"
@@ -314,7 +315,7 @@ TEST_CASE("A damaged newest checkpoint is an error that names the older valid on
                        (start + "There is no valid one: begin anew (--overwrite)").c_str(), Error);
 }
 
-TEST_CASE("A damaged newest checkpoint of arrays is an error that says what to remove") {
+TEST_CASE("A damaged newest checkpoint of arrays is an error that says what to do") {
   const TempDirectory directory;
   const CheckpointStore store(directory.path(), {.keep_last = 4});
   CHECK_FALSE(store.ReadNewestArrays().has_value());
@@ -327,34 +328,14 @@ TEST_CASE("A damaged newest checkpoint of arrays is an error that says what to r
   const auto error = [&] { return ErrorOf([&] { store.ReadNewestArrays(); }); };
   const std::string start = "checkpoint " + store.Path(40) + ": state.safetensors is missing. ";
   damage(40);
-  CHECK(error() == start + "To go on from step 30, remove " + store.Path(40));
+  CHECK(error() == start + "To go on from step 30, move " + store.Path(40) + " away");
   damage(30);
-  CHECK(error() ==
-        start + "To go on from step 20, remove " + store.Path(40) + " and " + store.Path(30));
+  CHECK(error() == start + "To go on from step 20, move " + store.Path(40) + " and " +
+                       store.Path(30) + " away");
   damage(20);
   damage(10);
   CHECK(error() == start + "There is no valid one: begin anew (--overwrite)");
 }
-
-// Files of this process cannot grow beyond `bytes` while this lives.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_ = {};
-  void (*handler_)(int) = nullptr;
-};
 
 TEST_CASE("A disk that is full during a checkpoint leaves the last good one") {
   const TempDirectory directory;

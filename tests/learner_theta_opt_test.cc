@@ -239,7 +239,7 @@ TEST_CASE("A schedule ends where the learning rate becomes 0 and stays it") {
     NamedArrays state = opt->InitState(std::vector<float>(1));
     std::vector<int64_t> by_count;
     for (int64_t& count = state.At("count").As<int64_t>()[0]; count < 6; ++count) {
-      by_count.push_back(opt->EndOfSchedule(state).value_or(-1));
+      by_count.push_back(opt->EndOfSchedule(state, 6).value_or(-1));
     }
     return by_count;
   };
@@ -249,6 +249,9 @@ TEST_CASE("A schedule ends where the learning rate becomes 0 and stays it") {
         std::vector<int64_t>{-1, -1, -1, -1, 4, 4});
   CHECK(ends(R"({"type": "Warmup", "warmup_steps": 3})") == never);
   CHECK(ends(R"({"type": "Piecewise", "boundaries": [1], "scales": [0, 0]})") == never);
+  CHECK(ends(R"({"type": "Piecewise", "boundaries": [1, 5], "scales": [1, 0, 1]})") == never);
+  CHECK(ends(R"({"type": "Piecewise", "boundaries": [1, 6], "scales": [1, 0, 1]})") ==
+        std::vector<int64_t>{-1, 1, 1, 1, 1, 1});
 }
 
 TEST_CASE("A schedule scales the learning rate by the updates made") {

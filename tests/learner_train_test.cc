@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,6 +30,7 @@
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/farthest.h"
+#include "tests/file_size_limit.h"
 #include "tests/known_lopt.h"
 #include "tests/learner_child.h"
 #include "tests/learner_local_training.h"
@@ -495,21 +496,15 @@ TEST_CASE("Errors of trainings name what was wanted and what was got") {
 TEST_CASE("A first checkpoint that cannot be written is a training that has failed") {
   const TempDirectory directory;
   const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
-  rlimit before = {};
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  std::optional<FileSizeLimit> limit;
   const std::string error = ErrorOf([&] {
     RunTraining(config, {.out_dir = directory.path(), .on_event = [&](std::string_view event) {
                            CHECK_EQ(RunDirectory(directory.path()).ReadManifest().status,
                                     "starting");
-                           if (event == "checkpoint:0:state") {
-                             const rlimit limit = {.rlim_cur = 2000, .rlim_max = before.rlim_max};
-                             ::setrlimit(RLIMIT_FSIZE, &limit);
-                           }
+                           if (event == "checkpoint:0:state") limit.emplace(2000);
                          }});
   });
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
+  limit.reset();
   CHECK(error.ends_with("/state.safetensors: File too large"));
   const RunManifest manifest = RunDirectory(directory.path()).ReadManifest();
   CHECK_EQ(manifest.status, "failed");

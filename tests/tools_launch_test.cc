@@ -778,4 +778,14 @@ TEST_CASE("Launch: the ranks run this program with the words after the dashes") 
                   std::filesystem::canonical(BuildPath("lopt")).string(), scratch / "run"));
 }
 
+// Some supervisors leave it so to what they start.
+TEST_CASE("Launch: a job is seen to end also where SIGCHLD was ignored") {
+  const TempDirectory scratch;
+  std::ofstream(scratch / "mpiexec") << "exit 2\n";
+  const FinishedProcess finished = RunProcess(
+      {"/usr/bin/env", "--ignore-signal=CHLD", BuildPath("lopt"), "launch", "-n", "1", "--mpiexec",
+       "/bin/sh " + (scratch / "mpiexec"), "--", "meta-train", "--out=" + (scratch / "run")});
+  CHECK_EQ(finished.exit_code, 2);
+}
+
 }  // namespace lopt

@@ -396,6 +396,101 @@ TEST_CASE("What fails while it is told to stop has failed, and nothing follows i
   CHECK_FALSE(Has(failed.output, "b, seed 0: meta-train"));
 }
 
+TEST_CASE("A sweep that is started with SIGCHLD ignored sees how its runs end") {
+  const StubSweep sweep;
+  sweep.Set("case $out in */a/*) exit 3;; esac", "");
+  // Of its words the first is the shell's `exec`.
+  const FinishedProcess finished = sweep.Run(
+      "",
+      "exec python3 -c 'import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+      "os.execvp(sys.argv[2], sys.argv[2:])'");
+  CHECK(finished.exit_code == 1);
+  CHECK(Has(finished.output, "a, seed 0: meta-train failed with exit code 3 ("));
+  CHECK(Has(finished.output, "1 of 2 runs are finished; left: a, seed 0."));
+}
+
+TEST_CASE("Relative paths of the environment are those of the caller's directory") {
+  const StubSweep sweep(R"("a": [])");
+  fs::create_directory(sweep / "elsewhere");
+  const std::string here = sweep / "elsewhere";
+  const auto environment = [&](const std::string& variables) {
+    sweep.Set(R"(for name in PYTHONPATH LD_LIBRARY_PATH TMPDIR LOPT_MODULE_DIR; do
+      eval "echo \"$name is \${$name-not set}.\""
+    done)",
+              "");
+    fs::remove_all(sweep.Out());
+    const FinishedProcess finished = sweep.Run("", fmt::format("cd {}; {}", here, variables));
+    CHECK(finished.errors == "");
+    CHECK(finished.exit_code == 0);
+    return ReadTextFile(sweep.Of("a/seed-0/meta-train.log"));
+  };
+  const std::string all = environment(
+      "PYTHONPATH=p:/q LD_LIBRARY_PATH=lib:/x TMPDIR=tmp LOPT_MODULE_DIR=m PYTHONSAFEPATH=");
+  // The caller's directory comes first, as for python -m.
+  CHECK(Has(all, fmt::format("PYTHONPATH is {0}:{0}/p:/q.\n", here)));
+  CHECK(Has(all, fmt::format("LD_LIBRARY_PATH is {}/lib:/x.\n", here)));
+  CHECK(Has(all, fmt::format("TMPDIR is {}/tmp.\n", here)));
+  CHECK(Has(all, fmt::format("LOPT_MODULE_DIR is {}/m.\n", here)));
+  const std::string none =
+      environment("unset PYTHONPATH LD_LIBRARY_PATH; TMPDIR= LOPT_MODULE_DIR= PYTHONSAFEPATH=1");
+  CHECK(Has(none, "PYTHONPATH is not set.\n"));
+  CHECK(Has(none, "LD_LIBRARY_PATH is not set.\n"));
+  CHECK(Has(none, "TMPDIR is .\n"));
+  CHECK(Has(none, "LOPT_MODULE_DIR is .\n"));
+}
+
+TEST_CASE("A list may come from a pipe") {
+  const StubSweep sweep(R"("a": [])");
+  for (const char* pipe : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
+    CAPTURE(pipe);
+    const FinishedProcess finished = sweep.Run(
+        fmt::format("--list={}", pipe), fmt::format("cd '{}'; cat list.json |", sweep / "project"));
+    CHECK(finished.errors == "");
+    CHECK(finished.exit_code == 0);
+  }
+}
+
+TEST_CASE("Two files with one name count both") {
+  const StubSweep sweep(R"("a": {"preset": "smoke", "options":
+    ["--plugin", "one/plugin.so", "--plugin", "two/plugin.so", "--plugin=./two/plugin.so"]},
+    "b": [])");
+  const std::string record = sweep.Of("a/seed-0/meta-train.json");
+  for (const char* folder : {"one", "two"}) {
+    fs::create_directory(sweep / fmt::format("project/{}", folder));
+    WriteTextFile(sweep / fmt::format("project/{}/plugin.so", folder), folder);
+  }
+  REQUIRE(sweep.Run().exit_code == 0);
+  auto json = nlohmann::ordered_json::parse(ReadTextFile(record));
+  CHECK(json["files"].size() == 2);
+  CHECK(json["files"].value("plugin.so", "") == "two");
+  CHECK(json["files"].value("plugin.so (2)", "") == "one");
+  WriteTextFile(sweep / "project/one/plugin.so", "other");
+  CHECK(Has(sweep.Run("--table").errors, "other contents of plugin.so (2); give "));
+  // Earlier versions noted the last alone.
+  json["files"].erase("plugin.so (2)");
+  WriteTextFile(record, json.dump());
+  CHECK(sweep.Run().exit_code == 0);
+  WriteTextFile(sweep / "project/two/plugin.so", "other");
+  CHECK(Has(sweep.Run("--table").errors, "other contents of plugin.so; give "));
+}
+
+TEST_CASE("Initial weights that are gone while a run goes on still count") {
+  const StubSweep sweep(R"("a": ["init_theta=w/base.st"])");
+  const std::string weights = sweep / "project/w/base.st";
+  fs::create_directory(sweep / "project/w");
+  WriteTextFile(weights, "1");
+  sweep.Set(R"(mkdir -p "$out/checkpoints/step-1"; exit 75)", "");
+  REQUIRE(sweep.Run().exit_code == 1);
+  fs::remove(weights);
+  sweep.Set("", "");
+  const FinishedProcess rest = sweep.Run();
+  CHECK(rest.exit_code == 0);
+  CHECK(Has(rest.output, "a, seed 0: meta-train, goes on\n"));
+  CHECK(sweep.Run("--table").exit_code == 0);
+  WriteTextFile(weights, "2");
+  CHECK(Has(sweep.Run("--table").errors, "other contents of base.st; give "));
+}
+
 TEST_CASE("Weights that a run begins with are those beside the list, however they are named") {
   const StubSweep sweep(R"("set": ["init_theta=w/base.st"], "text": ["init_theta=\"w/base.st\""],
     "equals": {"preset": "smoke", "options": ["--init-theta=w/base.st"]},
@@ -424,6 +519,13 @@ TEST_CASE("Weights that a run begins with are those beside the list, however the
   }
   WriteTextFile(sweep / "elsewhere/eval", "2");
   CHECK(sweep.Run("", elsewhere).exit_code == 0);
+  // Once they have been read they may be removed.
+  fs::remove(sweep / "project/w/base.st");
+  for (const char* options : {"--table", ""}) {
+    const FinishedProcess without = sweep.Run(options);
+    CHECK(without.errors == "");
+    CHECK(without.exit_code == 0);
+  }
   WriteTextFile(sweep / "project/w/base.st", "2");
   CHECK(
       Has(sweep.Run("--table").errors,
@@ -456,6 +558,26 @@ TEST_CASE("A sweep and its list may be moved, with a directory of data") {
             "now; give"));
 }
 
+TEST_CASE("A sweep may be moved whose data are beside its list, or above it") {
+  for (const std::string data_dir : {".", ".."}) {
+    CAPTURE(data_dir);
+    const StubSweep sweep(R"("a": [])", fmt::format(R"(, "data_dir": "{}")", data_dir));
+    REQUIRE(sweep.Run().exit_code == 0);
+    // As earlier versions noted it.
+    const std::string record = sweep.Of("a/seed-0/meta-train.json");
+    const std::string relative = fmt::format(R"("{}")", data_dir);
+    const std::string absolute = fmt::format(R"("{}/{}")", sweep / "project", data_dir);
+    ReplaceInFile(record, relative, absolute);
+    CHECK(sweep.Run("--table").errors == "");
+    ReplaceInFile(record, absolute, relative);
+    fs::create_directory(sweep / "elsewhere");
+    fs::rename(sweep / "project", sweep / "elsewhere/moved");
+    const FinishedProcess moved = sweep.Run("", "", "", "elsewhere/moved");
+    CHECK(moved.errors == "");
+    CHECK(moved.exit_code == 0);
+  }
+}
+
 TEST_CASE("An evaluation that is killed while it begins is begun anew") {
   const StubSweep sweep(R"("a": [])");
   sweep.Set("", R"(case "$*" in
@@ -477,7 +599,7 @@ TEST_CASE("A sweep goes on where its output is lost") {
   CHECK(Has(ReadTextFile(sweep.Out() + "/table.md"), "2 of 2 runs are finished."));
 }
 
-TEST_CASE("Files that cannot be written are errors that name them") {
+TEST_CASE("Where nothing can be written, the error names the folder") {
   const StubSweep sweep;
   const FinishedProcess full = sweep.Run("", "ulimit -f 0;", "2>&1");
   CHECK(full.exit_code == 1);
@@ -515,6 +637,8 @@ TEST_CASE("A damaged file of a run is an error that says how to have it made ane
     CAPTURE(file);
     CHECK(Has(error_of(file, text), " is damaged ("));
   }
+  CHECK(error_of("meta-train/metrics.jsonl", "[]")
+            .ends_with("; remove " + sweep.Of("a/seed-0") + ", and it is made anew\n"));
   fs::remove(eval + "/results.jsonl");
   CHECK(sweep.Run().errors ==
         "lopt: " + eval + "/results.jsonl: No such file or directory" + remedy);

@@ -258,7 +258,7 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   file.arrays.Set("loss", Array::Of<float>({replay.steps}, curve.train_loss));
   file.arrays.Merge("param_end/", ArraysFromRow(layout, curve.params));
   file.metadata = {{"replay", Utf8Text(path)}, {"theta", learned.source}};
-  WriteArrayFile(source.out_dir + "/replay.safetensors", file);
+  directory->WriteReplay(file);
   PrintOut("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
            learned.name, path, curve.train_loss.back());
   if (replay.loss) {

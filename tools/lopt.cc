@@ -10,6 +10,7 @@ namespace {
 void BeginSignals(int argc, char** argv, char** /*environment*/) {
   // A file that would become longer than `ulimit -f` allows is an error of the write.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody is told how a process has ended
   lopt::NoteHangUp();
   lopt::CatchEarlySignals(argc > 1 ? argv[1] : nullptr);
 }

@@ -83,7 +83,7 @@ install_packages() {
     return
   fi
   if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null || ! sudo true; then
+    if ! command -v sudo >/dev/null || ! sudo -l apt-get >/dev/null; then
       {
         echo "These packages are missing, and this user is not root and may not use sudo. As root, run:"
         echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"

@@ -207,10 +207,11 @@ Metrics LearnerRole::TakeEvaluation(int64_t step) {
 }
 
 void LearnerRole::WarnOfEndedSchedule() const {
-  if (state_.learner.outer_step >= experiment_->config.meta_steps) {
+  const int64_t meta_steps = experiment_->config.meta_steps;
+  if (state_.learner.outer_step >= meta_steps) {
     return;
   }
-  if (const auto end = experiment_->learner.EndOfSchedule(state_.learner)) {
+  if (const auto end = experiment_->learner.EndOfSchedule(state_.learner, meta_steps)) {
     spdlog::warn(
         "theta_opt's schedule has ended after {} updates, with a learning rate of 0: further ones "
         "change nothing. To train on, begin a new run from this theta ({})",

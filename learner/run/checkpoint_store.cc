@@ -136,7 +136,7 @@ std::optional<ArraysCheckpoint> CheckpointStore::ReadNewestArrays() const {
     Fail("{}. {}", error.what(),
          steps.empty()
              ? fmt::format("There is no valid one: begin anew ({})", FlagWords("overwrite"))
-             : fmt::format("To go on from step {}, remove {}", steps.back(),
+             : fmt::format("To go on from step {}, move {} away", steps.back(),
                            fmt::join(damaged, " and ")));
   }
 }

@@ -57,7 +57,7 @@ class CheckpointStore {
   // The same for a run that has no workers and no learner: the checkpoint is one file of arrays.
   void Write(const ArraysCheckpoint& checkpoint) const;
   // The newest of these, none if there is none. Throws Error if it is damaged, and says what to
-  // remove to go on from the newest that is not. Nothing is fallen back to.
+  // move away to go on from the newest that is not. Nothing is fallen back to.
   std::optional<ArraysCheckpoint> ReadNewestArrays() const;
 
   // Steps of the checkpoints there are, ascending.

@@ -38,8 +38,8 @@ class UnknownLength : public OfAnotherOptimizer {
   static int64_t ToldLength(int64_t t);
 
   // Makes the optimizer by OptimizerRegistry(). Throws Error if its state depends on the run's
-  // length (LearnedOptimizer::run_state_size and needs_num_steps), as that of Celo does: means over
-  // parts of the length are none of any length where another is told at each step.
+  // length (LearnedOptimizer::run_state_size and needs_num_steps), as Celo's averages of losses do:
+  // the length told changes with each step, so these averages would belong to none.
   explicit UnknownLength(const UnknownLengthOptions& options);
   // Of an optimizer that is there. Throws Error likewise.
   explicit UnknownLength(const std::shared_ptr<const LearnedOptimizer>& optimizer);

@@ -36,8 +36,8 @@ class Theta:
             "longest_training", "smallest_batch", "largest_batch", "fewest_params", "most_params",
             "largest_tensor"}: steps, examples and numbers of elements, each 0 if unknown, the
             longest training as trained_horizon; None if nothing of it is known.
-        chosen_on: The split on whose loss this theta was chosen among those of its run; empty if it
-            is the last.
+        chosen_on: The split on whose loss this theta was chosen, by its run or by a fit; empty if
+            it is its run's last.
         version: Of the program that made it; empty if unknown.
     """
 

@@ -84,8 +84,8 @@ void ExpectTensorsOfTheirOwn(const ThreeDraws& drawn, Findings* findings) {
   }
 }
 
-// All tasks may be the same, as where a range has equal ends; but many numbers of which no two are
-// equal are drawn.
+// A config may be the same for every key, as where a range has equal ends. But ten or more numbers
+// that all differ look drawn.
 void ExpectKeyIsUsed(const TaskFamily& task, const std::vector<float>& config, Findings* findings) {
   constexpr uint64_t kLastSeed = 65;  // from 2 on
   std::vector<float> other(config.size());

@@ -18,7 +18,7 @@ namespace {
 // Sums of other lengths, or in another order.
 constexpr double kRounding = 1e-6;
 constexpr double kRoundingOfMeans = 1e-5;
-// What some draws show is shown by one of so many.
+// Draws that are tried where not every one need show a difference.
 constexpr uint64_t kManySeeds = 16;
 
 std::string_view Words(bool gradients) { return gradients ? "with" : "without"; }

@@ -388,7 +388,8 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     PrintMachine(machine);
   }
   std::vector<std::string> failed;
-  for (size_t i = 0; i < chosen.size() && !*stop; ++i) {
+  size_t i = 0;
+  for (; i < chosen.size() && !*stop; ++i) {
     const BenchResult result = RunWorkload(chosen[i], bench);
     if (!result.failed.empty()) {
       if (*stop) break;  // what it had started was stopped as well
@@ -404,7 +405,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (output) output->Write("]}");
   Require(failed.empty(), "bench: {} of {} workloads failed, as their rows say: {}", failed.size(),
           chosen.size(), fmt::join(failed, ", "));
-  return *stop ? kExitInterrupted : kExitDone;
+  return i < chosen.size() ? kExitInterrupted : kExitDone;
 }
 
 }  // namespace lopt

@@ -69,9 +69,9 @@ FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOpt
     fit.record().take = verdict.take;
     fit.record().verdict = verdict.text;
     result.report = FitTable(result.judged) + "\n" + verdict.text + "\n";
+    directory.WriteReport(result.report);
   }
   directory.Save(ended ? "finished" : "interrupted");
-  if (ended) WriteTextFile(directory.PathOf(kFitReportFile), result.report);
   result.record = fit.record();
   result.theta = ReadThetaFile(directory.PathOf(kFitThetaFile));
   return result;

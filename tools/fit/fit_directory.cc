@@ -133,6 +133,11 @@ void FitDirectory::WriteTheta(const std::string& entry, const ThetaFile& theta) 
   WriteThetaFile(PathOf(entry), theta);
 }
 
+void FitDirectory::WriteReport(const std::string& text) const {
+  lock_->RequireHeld();
+  WriteTextFile(PathOf(kFitReportFile), text);
+}
+
 void FitDirectory::Begin() {
   // The record comes before the others are removed and written, which it says are a fit's; until
   // all are there, as that of a fit that is not begun.

@@ -38,8 +38,9 @@ class FitDirectory {
 
   // Whether what is in the directory is still the fit that this one is to replace.
   bool HoldsAnother() const;
-  // Both throw Error if another process has taken the directory over.
+  // Each throws Error if another process has taken the directory over.
   void WriteTheta(const std::string& entry, const ThetaFile& theta) const;
+  void WriteReport(const std::string& text) const;
   // Writes the record; the first of a new fit, which replaces what was there, its start too.
   void Save();
   // The same with another status.

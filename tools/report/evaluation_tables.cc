@@ -77,7 +77,7 @@ std::string RatioCell(const SummaryRow& row, Verdict verdict) {
 }
 
 std::string Counts(int64_t better, int64_t worse, int64_t unclear) {
-  return fmt::format("{} / {} / {}", better, worse, unclear);
+  return better + worse + unclear == 0 ? "-" : fmt::format("{} / {} / {}", better, worse, unclear);
 }
 
 }  // namespace

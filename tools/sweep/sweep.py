@@ -56,7 +56,7 @@ def text_of(path):
     """The text of a file; Error that says what is wrong with it. A named pipe or device would be waited for."""
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/"))):
+        if not (stat.S_ISREG(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/"))):
             raise Error(f"{path}: it is no file")
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -99,25 +99,35 @@ def paths_in(word):
 
 def files_of(arguments, folder):
     """The files that the words of a piece name, and the weights that a config among them begins with; relative paths
-    are relative to `folder`."""
+    are relative to `folder`. Of several with one name the last is noted under it, the others with a number."""
     words = [word for before, word in zip(arguments, arguments[1:]) if before not in NO_FILES]
-    named = [path for word in words for path in paths_in(word)]
-    files = {}
+    named = [path for word in reversed(words) for path in paths_in(word)]
+    files, seen = {}, set()
     while named:
         path = os.path.join(folder, named.pop(0))
+        if os.path.normpath(path) in seen or not os.path.isfile(path):
+            continue
+        seen.add(os.path.normpath(path))
         name = os.path.basename(path)
-        if name not in files and os.path.isfile(path):
-            files[name] = contents_of(pathlib.Path(path))
-            named += INIT_THETA.findall(files[name])
+        count = sum(os.path.basename(other) == name for other in seen)
+        contents = contents_of(pathlib.Path(path))
+        files[name if count == 1 else f"{name} ({count})"] = contents
+        named += INIT_THETA.findall(contents)
     return files
 
 
-def by_name(word, folder):
-    """The word with the name alone of a file or an absolute path: they may have been elsewhere."""
-    for path in paths_in(word):
-        if os.path.isabs(path) or os.path.isfile(os.path.join(folder, path)):
-            return word.replace(path, os.path.basename(os.path.normpath(path)))
-    return word
+def by_name(word, folder, noted=()):
+    """The word with the name alone of a file or an absolute path: they may have been elsewhere. A file that is gone is
+    among the names `noted`. `folder` and what is above it stay relative to it: they have other names where it is
+    moved."""
+    paths = paths_in(word)
+    named = [path for path in paths if os.path.isabs(path) or os.path.isfile(os.path.join(folder, path))]
+    named += [path for path in paths[-1:] if os.path.basename(path) in noted]
+    if not named:
+        return word
+    relative = os.path.relpath(os.path.join(folder, named[0]), folder)
+    above = set(relative.split("/")) <= {".", ".."}
+    return word.replace(named[0], relative if above else os.path.basename(relative))
 
 
 # --- The list -----------------------------------------------------------------------------------
@@ -263,19 +273,23 @@ class Piece:
         now = self._settings
         try:
             stored = json.loads(text_of(self._record))
-            began, theta = [by_name(word, list_folder) for word in stored["arguments"]], stored["theta"]
+            noted, theta = stored["files"], stored["theta"]
+            began = [by_name(word, list_folder, noted) for word in stored["arguments"]]
+            arguments = [by_name(word, list_folder, noted) for word in self.arguments]
             # An earlier version did not note all files.
-            changed = [name for name, text in now["files"].items() if stored["files"].get(name, text) != text]
+            changed = [name for name, text in now["files"].items() if noted.get(name, text) != text]
+            files = {**noted, **now["files"]}
             finished, seconds = stored["finished"], float(stored["seconds"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Error(f"{self._record} is damaged ({error!r}); remove {self.folder.parent}") from error
-        if began == now["arguments"] and theta == now["theta"] and not changed:
+        if began == arguments and theta == now["theta"] and not changed:
             self.finished, self.seconds = finished, seconds
+            self._settings = {**now, "arguments": arguments, "files": files}  # with those that are gone
         elif finished or self.how_to_begin() == ["--resume"]:
-            what = f"{shlex.join(began)} then, {shlex.join(now['arguments'])} now"
+            what = f"{shlex.join(began)} then, {shlex.join(arguments)} now"
             if theta != now["theta"]:
                 what = f"judging {theta} then, {now['theta']} now"
-            elif began == now["arguments"]:
+            elif began == arguments:
                 what = f"other contents of {', '.join(changed)}"
             raise Error(
                 f"{self.title}: it was begun with other settings: {what}; give the variant another name, or remove "
@@ -297,7 +311,9 @@ class Piece:
             cause, why = error, str(error)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             cause, why = error, f"{self.folder / name} is damaged ({error!r})"
-        raise Error(f"{why}; remove {self.folder} and {self._record}, and it is made anew") from cause
+        # Who trains anew judges anew.
+        wrong = self.folder.parent if self.kind == "meta-train" else f"{self.folder} and {self._record}"
+        raise Error(f"{why}; remove {wrong}, and it is made anew") from cause
 
     def data(self):
         """What it has read from files, with checksums; None if that is not known."""
@@ -456,7 +472,7 @@ class Sweep:
             # Paths in the list are relative to its folder.
             print(f"$ cd {shlex.quote(str(self.list.folder))} && {shlex.join(command)}", file=log, flush=True)
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.list.folder,
-                                     env=environment(), preexec_fn=prepare_child(os.getpid()))  # fmt: skip
+                                     env=environment(self.program), preexec_fn=prepare_child(os.getpid()))  # fmt: skip
             why = self._wait(child)
         piece.seconds += time.monotonic() - start
         piece.finished = child.returncode == DONE
@@ -524,13 +540,17 @@ def prepare_child(parent):
     return prepare
 
 
-def environment():
+def environment(program):
     """That of a child, which works in another folder."""
     own = dict(os.environ)
-    if own.get("LOPT_MODULE_DIR"):
-        own["LOPT_MODULE_DIR"] = os.path.abspath(own["LOPT_MODULE_DIR"])
-    if own.get("PYTHONPATH"):
-        own["PYTHONPATH"] = ":".join(map(os.path.abspath, own["PYTHONPATH"].split(":")))
+    for name in ("LOPT_MODULE_DIR", "TMPDIR"):
+        if own.get(name):
+            own[name] = os.path.abspath(own[name])
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
+        if own.get(name):
+            own[name] = ":".join(map(os.path.abspath, own[name].split(":")))
+    if len(program) > 1 and not own.get("PYTHONSAFEPATH"):  # python -m lopt looks for it here first
+        own["PYTHONPATH"] = ":".join(filter(None, [os.getcwd(), own.get("PYTHONPATH")]))
     return own
 
 
@@ -750,6 +770,8 @@ def main():
     parser.add_argument("--program", action="append")
     parser.add_argument("--plugin", action="append", default=[])
     arguments = parser.parse_args()
+    if sys.stdout is None:  # it was closed
+        sys.stdout = open(os.devnull, "w")
     sys.stdout.reconfigure(encoding="utf-8")
     out = pathlib.Path(os.path.realpath(arguments.out or pathlib.Path("runs") / arguments.list.stem))
     try:
@@ -773,6 +795,7 @@ def sweep_in(out, arguments):
         # Under nohup SIGHUP stays ignored, by what is run too.
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         stops = {number for number in STOPS if not (ignored and number == signal.SIGHUP)}
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored none comes
         signal.pthread_sigmask(signal.SIG_BLOCK, {*stops, signal.SIGCHLD})  # for next_signal
         try:
             sweep.run(arguments.budget, stops)
