@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/base/options.h"
+#include "lopt/base/every_key.h"
 #include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tasks/registry.h"
 
@@ -87,12 +88,8 @@ bool BeganWithTheta(const Config& meta_training) {
          !init_theta->get<std::string>().empty();
 }
 
-// With a value for every key.
 nlohmann::ordered_json ResolvedTask(Config task) {
-  return WriteFields("",
-                     [&](FieldVisitor& v) { v.Typed("task", &task, TaskRegistry().table(), ""); })
-      .json()
-      .at("task");
+  return WithEveryKey("task", std::move(task), TaskRegistry().table()).json();
 }
 
 // `resolved`: what `evaluated` stands for. A task that this program does not know is none of those

@@ -11,6 +11,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/every_key.h"
 #include "lopt/base/options.h"
 #include "lopt/base/problems.h"
 #include "lopt/base/strict_json.h"
@@ -23,13 +24,6 @@ namespace {
 
 constexpr const char* kCount = "count";
 constexpr const char* kThetaOpt = "theta_opt";  // the key of the config
-
-// The config with every key, as the types of theta_opt have them.
-nlohmann::ordered_json WithEveryKey(Config config) {
-  const Config resolved =
-      WriteFields("", [&](FieldVisitor& v) { v.Typed("theta_opt", &config, ThetaOptTypes(), ""); });
-  return resolved.json().at("theta_opt");
-}
 
 // Moves the keys of ClippingOptions out of a config.
 ClippingOptions TakeClipping(nlohmann::ordered_json* config) {
@@ -99,7 +93,7 @@ void ClippingOptions::Visit(FieldVisitor& v) {
 }
 
 ThetaOpt::ThetaOpt(const Config& config, const Layout& theta) : type_(config.Type()) {
-  nlohmann::ordered_json optimizer_config = WithEveryKey(config);
+  nlohmann::ordered_json optimizer_config = WithEveryKey(kThetaOpt, config, ThetaOptTypes()).json();
   clipping_ = TakeClipping(&optimizer_config);
   const auto optimizer =
       OptimizerRegistry().Make(Config::FromJson(std::move(optimizer_config), "theta_opt"));

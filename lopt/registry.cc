@@ -1,9 +1,10 @@
 #include "lopt/lopt/registry.h"
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "lopt/base/every_key.h"
 #include "lopt/base/options.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt.h"
 #include "lopt/lopt/celo/celo.h"
@@ -119,11 +120,7 @@ Registry<LearnedOptimizer>& OptimizerRegistry() {
 }
 
 Config ResolvedOptimizer(Config optimizer) {
-  const char* key = "learned_optimizer";
-  const std::string path = optimizer.path();
-  const Config resolved = WriteFields(
-      "", [&](FieldVisitor& v) { v.Typed(key, &optimizer, OptimizerRegistry().table(), ""); });
-  return Config::FromJson(resolved.json().at(key), path);
+  return WithEveryKey("learned_optimizer", std::move(optimizer), OptimizerRegistry().table());
 }
 
 }  // namespace lopt

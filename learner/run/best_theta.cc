@@ -2,14 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/every_key.h"
 #include "lopt/base/file.h"
-#include "lopt/base/options.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/lopt/theta_file.h"
@@ -21,14 +22,14 @@ namespace {
 // Whether the tasks are the same with every key of this version: an earlier one did not have all of
 // them. One that this version does not know is another.
 bool SameTasks(const std::vector<Config>& then, const std::vector<Config>& now) {
-  const auto with_every_key = [](std::vector<Config> tasks) {
-    return WriteFields(
-               "",
-               [&](FieldVisitor& v) { v.Typed("eval_tasks", &tasks, TaskRegistry().table(), ""); })
-        .Dump();
+  const auto same = [](const Config& a, const Config& b) {
+    const auto text = [](const Config& task) {
+      return WithEveryKey("eval_tasks", task, TaskRegistry().table()).Dump();
+    };
+    return text(a) == text(b);
   };
   try {
-    return with_every_key(then) == with_every_key(now);
+    return std::ranges::equal(then, now, same);
   } catch (const Error&) {
     return false;
   }
