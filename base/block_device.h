@@ -32,8 +32,9 @@ enum class ThreadOrder { kForward, kBackward, kMixed };
 // A block of threads that work on one thing, phase after phase: in a phase each thread does its
 // part, and the next begins when all have done theirs. What one thread writes in a phase no other
 // reads or writes in it. Between phases all threads compute the same from what they read; only
-// inside a phase is anything written that others see. On a device the threads are the device's, on
-// the host a loop.
+// inside a phase is anything written that others see. What is read between two phases the second of
+// them does not write, as a thread may begin it while others still read: an empty phase comes
+// first. On a device the threads are the device's, on the host a loop.
 class Block {
  public:
   // `shared`: the block's memory on the host; on a device it is the launch's.

@@ -6,7 +6,5 @@ namespace lopt {
 // than the processor time that its control groups allow (docker run --cpus), nor than a ThreadPool
 // may have.
 int AvailableCores();
-// The cores that it may run on alone (its affinity), which may be those of the whole machine.
-int AffinityCores();
 
 }  // namespace lopt

@@ -66,6 +66,15 @@ class GpuMemory : public Memory {
   std::string name_;
 };
 
+// What the device's code is looked for by.
+__global__ void Probe() {}
+
+// Whether the GPU that a call with this status was about runs nothing that was compiled.
+bool LacksCode(cudaError_t status) {
+  return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+         status == cudaErrorInvalidKernelImage || status == cudaErrorUnsupportedPtxVersion;
+}
+
 class Gpu : public Device {
  public:
   explicit Gpu(int index) : index_(index), memory_(index) {
@@ -77,6 +86,7 @@ class Gpu : public Device {
                    std::to_string(properties.minor) + ", " +
                    std::to_string(properties.multiProcessorCount) + " multiprocessors, " +
                    std::to_string(properties.totalGlobalMem >> 20) + " MiB";
+    RequireCode(properties.major * 10 + properties.minor);
   }
 
   Kind kind() const override { return Kind::kCuda; }
@@ -88,6 +98,22 @@ class Gpu : public Device {
   int index() const { return index_; }
 
  private:
+  // Throws Error unless kernels were compiled for a GPU like this one, as CMake names them.
+  void RequireCode(int architecture) const {
+    LOPT_CHECK_CUDA(cudaSetDevice(index_));
+    cudaFuncAttributes attributes;
+    const cudaError_t status =
+        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&Probe));
+    if (LacksCode(status)) {
+      cudaGetLastError();
+      ThrowCudaError("device '" + std::string(name()) + "': lopt has no kernels for it (" +
+                     description_ + "): " + cudaGetErrorString(status) +
+                     "; build lopt with -DLOPT_CUDA_ARCHITECTURES=" + std::to_string(architecture) +
+                     ", or choose the device 'cpu'");
+    }
+    LOPT_CHECK_CUDA(status);
+  }
+
   int index_;
   GpuMemory memory_;
   size_t shared_memory_;

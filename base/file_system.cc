@@ -89,11 +89,12 @@ class System final : public FileSystem {
   int Look(const std::string& path, FileStatus* status) override {
     struct stat system = {};
     if (::stat(path.c_str(), &system) != 0) return -errno;
+    const timespec changed = ModifiedAt(system);
     *status = {.kind = KindOf(system.st_mode),
                .bytes = system.st_size,
                .links = static_cast<int64_t>(system.st_nlink),
-               .changed = static_cast<double>(system.st_mtim.tv_sec) +
-                          1e-9 * static_cast<double>(system.st_mtim.tv_nsec)};
+               .changed = static_cast<double>(changed.tv_sec) +
+                          1e-9 * static_cast<double>(changed.tv_nsec)};
     return 0;
   }
   int Follow(const std::string& path, std::string* place) override {

@@ -74,6 +74,7 @@ const TargetsOfScopes& ScopedTargets() {
 
 thread_local const hwy::ChosenTarget* of_scope = nullptr;
 
+std::optional<bool> scope_paces_stores;     // a PacedStoresScope's
 std::optional<bool> scope_has_small_tiles;  // a SmallTilesScope's
 
 // Of the supported targets, those for which `question` is true on this processor.
@@ -102,8 +103,11 @@ const hwy::ChosenTarget& ChosenTargetOfThread() {
 
 bool PacesStores(int64_t target) {
   static const int64_t targets = TargetsWith(PacesStores);
-  return (targets & target) != 0;
+  return scope_paces_stores.value_or((targets & target) != 0);
 }
+
+PacedStoresScope::PacedStoresScope(bool paced) { scope_paces_stores = paced; }
+PacedStoresScope::~PacedStoresScope() { scope_paces_stores = std::nullopt; }
 
 SmallTilesScope::SmallTilesScope(bool small) { scope_has_small_tiles = small; }
 SmallTilesScope::~SmallTilesScope() { scope_has_small_tiles = std::nullopt; }

@@ -1,22 +1,27 @@
 #include "lopt/base/platform.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <linux/bpf.h>
 #include <linux/tcp.h>
 #include <malloc.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +36,8 @@ namespace {
 // Receive buffers as SO_RCVBUF takes them; the second is what connections begin with.
 constexpr int kNarrowBytes = 4 << 10;
 constexpr int kWideBytes = 64 << 10;
+
+constexpr char kInThisObject = 0;
 
 // Where a symbolic link leads; empty if it cannot be read.
 std::string LinkTarget(const char* link) {
@@ -99,6 +106,19 @@ bool NamesDescriptor(std::string_view path) {
 }
 
 std::string ProgramPath() { return LinkTarget("/proc/self/exe"); }
+
+std::string OwnLibraryPath() {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (::dladdr1(&kInThisObject, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr) {
+    return "";
+  }
+  // The program's own name is empty there. `info` has the first word of its command line for it,
+  // which is whatever the caller says.
+  const std::string path = map->l_name;
+  return path.starts_with('/') ? path : "";
+}
 
 std::string ProcessSpace() {
   std::string boot;
@@ -172,6 +192,20 @@ std::optional<int64_t> ControlGroupCoresOf(const std::string& groups, const std:
   return cores;
 }
 
+int AffinityCores() {
+  constexpr size_t kMostSets = 1024;  // a million cores
+  // The system refuses a set that is too small for all cores that the machine could have.
+  for (size_t sets = 1; sets <= kMostSets; sets *= 2) {
+    std::vector<cpu_set_t> cores(sets);
+    const size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, cores.data()) == 0) {
+      return CPU_COUNT_S(bytes, cores.data());
+    }
+    if (errno != EINVAL) break;
+  }
+  return 1;
+}
+
 void SleepPrecisely() { ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); }
 
 std::string ProcessorName() {
@@ -199,6 +233,8 @@ int64_t PeakMemoryBytes() {
   std::istringstream(LineOf("/proc/self/status", "VmHWM:")) >> kilobytes;
   return kilobytes * 1024;
 }
+
+timespec ModifiedAt(const struct stat& file) { return file.st_mtim; }
 
 int OpenSignals(const sigset_t& signals) {
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);

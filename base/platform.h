@@ -2,24 +2,31 @@
 
 #include <csignal>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+struct stat;
+
 namespace lopt {
 
 // What lopt asks of the kernel and the C library that not every POSIX system has, or has by another
-// name: prctl, signalfd, eventfd, epoll, memfd_create, TCP_INFO, /proc and a few calls with flags.
-// base/platform.cc is Linux's, and a port to another system is another such file;
-// tests/layering_test.cc keeps these names out of all others. Descriptors are closed by exec and by
-// whoever asked for them; where one cannot be made, the result is -1 and errno says why.
+// name: prctl, signalfd, eventfd, epoll, memfd_create, TCP_INFO, /proc, dladdr1, sched_getaffinity
+// and a few calls with flags. base/platform.cc is Linux's, and a port to another system is another
+// such file; tests/layering_test.cc keeps these names out of all others. Descriptors are closed by
+// exec and by whoever asked for them; where one cannot be made, the result is -1 and errno says
+// why.
 
 // Processes.
 
 // The path of the program that runs; empty if the system does not say.
 std::string ProgramPath();
+// The path of the shared library or extension that holds this code; empty where the program itself
+// does.
+std::string OwnLibraryPath();
 // What process ids belong to: a boot of a kernel and a namespace. Equal for two processes that can
 // see each other; empty if the system does not say both.
 std::string ProcessSpace();
@@ -54,6 +61,9 @@ std::optional<int64_t> ControlGroupCores();
 // of one above it, rounded up to whole cores.
 std::optional<int64_t> ControlGroupCoresOf(const std::string& groups, const std::string& root);
 
+// The cores that this process may run on (its affinity), which may be those of the whole machine.
+int AffinityCores();
+
 // Has short sleeps of this thread end to the microsecond; they are rounded up to 50 us otherwise.
 void SleepPrecisely();
 // The processor's name for people; "unknown" if the system does not say.
@@ -68,6 +78,11 @@ bool AllowMatrixTiles();
 void ResetPeakMemory();
 // The most memory that the process held; 0 if the system does not say.
 int64_t PeakMemoryBytes();
+
+// Files.
+
+// When the file was changed last, of what stat says of it.
+timespec ModifiedAt(const struct stat& file);
 
 // Descriptors.
 

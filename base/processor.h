@@ -40,4 +40,13 @@ class SmallTilesScope {
   SmallTilesScope& operator=(const SmallTilesScope&) = delete;
 };
 
+// The same of paced stores, on every instruction set with vectors of 16 floats.
+class PacedStoresScope {
+ public:
+  explicit PacedStoresScope(bool paced);
+  ~PacedStoresScope();
+  PacedStoresScope(const PacedStoresScope&) = delete;
+  PacedStoresScope& operator=(const PacedStoresScope&) = delete;
+};
+
 }  // namespace lopt

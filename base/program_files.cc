@@ -1,8 +1,6 @@
 #include "lopt/base/program_files.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,23 +13,6 @@
 
 namespace lopt {
 namespace {
-
-constexpr char kInThisObject = 0;
-
-// The shared library or extension that holds this code; nothing where the program itself does.
-std::optional<std::filesystem::path> OwnLibrary() {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (::dladdr1(&kInThisObject, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr) {
-    return std::nullopt;
-  }
-  // The program's own name is empty there. `info` has the first word of its command line for it,
-  // which is whatever the caller says.
-  const std::filesystem::path path = map->l_name;
-  if (!path.is_absolute()) return std::nullopt;
-  return path;
-}
 
 // Who but root, this user and `owners` may change a file or directory; a link itself unless
 // `follow` is set.
@@ -62,15 +43,14 @@ std::optional<std::filesystem::path> ProgramDirectory() {
 }
 
 std::optional<std::filesystem::path> OwnLibraryDirectory() {
-  const auto library = OwnLibrary();
-  if (!library) return std::nullopt;
-  return library->parent_path();
+  const std::filesystem::path library = OwnLibraryPath();
+  if (library.empty()) return std::nullopt;
+  return library.parent_path();
 }
 
 std::string WhoElseMayChange(const std::filesystem::path& path) {
   std::vector<uid_t> owners;
-  for (const std::filesystem::path& running :
-       {std::filesystem::path(ProgramPath()), OwnLibrary().value_or("")}) {
+  for (const std::string& running : {ProgramPath(), OwnLibraryPath()}) {
     struct stat found = {};
     if (::stat(running.c_str(), &found) == 0) owners.push_back(found.st_uid);
   }

@@ -11,6 +11,10 @@ if(LOPT_KERNELS STREQUAL NATIVE)
   install(CODE "message(STATUS \"Its kernels are for processors like this machine's (LOPT_KERNELS=NATIVE). For all: cmake --preset release && cmake --build build\")"
     COMPONENT lopt)
 endif()
+if(unoptimized)
+  install(CODE "message(STATUS \"Its GPU kernels are not optimized, since the build found no NVIDIA GPU (LOPT_CUDA=NVCC). For fast ones: cmake --preset release -DLOPT_CUDA=ON && cmake --build build\")"
+    COMPONENT lopt)
+endif()
 install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.cmake)
 if(LOPT_TORCH)
   install(EXPORT lopt_torch NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTorchTargets.cmake COMPONENT lopt-torch)

@@ -6,6 +6,7 @@
 
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
 
 namespace lopt {
 namespace {
@@ -39,6 +40,7 @@ void RunEmulatedWindow(const DeviceTask& task, const DeviceRule& rule, const Dev
       const BlockMemory memory(window.plan.total);
       const Block block(window.threads, memory.floats(), order);
       DeviceReplica<Task, Rule>(block, window, of_task.args, of_rule.args, replica).Run();
+      NoteProgress();
     });
   };
   std::visit(run, task, rule);

@@ -25,6 +25,15 @@ EstimatorState GradientEstimator::InitWorkerState(const WorkerWeights& weights, 
   return DoInitWorkerState(weights, key);
 }
 
+EstimatorState GradientEstimator::OutlineState(const WorkerWeights& weights, Key key) const {
+  CheckTheta(theta_layout_, weights);
+  return DoOutlineState(weights, key);
+}
+
+EstimatorState GradientEstimator::DoOutlineState(const WorkerWeights& weights, Key key) const {
+  return DoInitWorkerState(weights, key);
+}
+
 GradientEstimate GradientEstimator::Estimate(const WorkerWeights& weights, Key key,
                                              EstimatorState* state) const {
   CheckTheta(theta_layout_, weights);

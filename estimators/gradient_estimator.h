@@ -68,6 +68,9 @@ class GradientEstimator {
   // The state before the first window. Throws Error, as Estimate does, if theta does not have D
   // numbers.
   EstimatorState InitWorkerState(const WorkerWeights& weights, Key key) const;
+  // A state with the arrays and shapes of that one, whose numbers mean nothing: no inner step is
+  // run.
+  EstimatorState OutlineState(const WorkerWeights& weights, Key key) const;
   // One window. `key` must differ from window to window. It is all that an estimate draws from; a
   // key that must last longer belongs into the state. Throws Error if the state is not one of this
   // estimator.
@@ -79,6 +82,8 @@ class GradientEstimator {
 
  private:
   virtual EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const = 0;
+  // Default: DoInitWorkerState, for estimators that make their state without inner steps.
+  virtual EstimatorState DoOutlineState(const WorkerWeights& weights, Key key) const;
   virtual GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                                       EstimatorState* state) const = 0;
 

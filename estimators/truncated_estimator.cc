@@ -47,12 +47,16 @@ UnrollState TruncatedEstimator::TakeUnroll(EstimatorState* state, size_t others)
 }
 
 EstimatorState TruncatedEstimator::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
-  EstimatorState state = Begin(weights, key, FoldIn(key, kLastingDraw));
+  EstimatorState state = DoOutlineState(weights, key);
   const Key windows = FoldIn(key, kBurnInDraw);
   for (int64_t done = 0; done < options_.burn_in; done += options_.trunc_length) {
     Estimate(weights, FoldIn(windows, static_cast<uint64_t>(done)), &state);
   }
   return state;
+}
+
+EstimatorState TruncatedEstimator::DoOutlineState(const WorkerWeights& weights, Key key) const {
+  return Begin(weights, key, FoldIn(key, kLastingDraw));
 }
 
 }  // namespace lopt

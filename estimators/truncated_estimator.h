@@ -42,6 +42,7 @@ class TruncatedEstimator : public GradientEstimator {
 
  private:
   EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const final;
+  EstimatorState DoOutlineState(const WorkerWeights& weights, Key key) const final;
   // The state before the first window, of tasks that FoldIn(key, n) names. `lasting` is for draws
   // that outlive a window.
   virtual EstimatorState Begin(const WorkerWeights& weights, Key key, Key lasting) const = 0;

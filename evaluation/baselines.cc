@@ -59,16 +59,21 @@ std::vector<Baseline> MakeBaselines() {
   add("SOAP-cosine", R"({"type": "SOAP", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
   add("Muon-cosine", R"({"type": "Muon", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
   add("Adam-untuned", R"({"type": "LearnableAdam", "learning_rate": 1e-3, "epsilon_root": 0})", {});
-  // The learning rate stays for 0.477 of the training, then falls along half a cosine.
-  add("opt_list-first", R"({"type": "LearnableAdam", "learning_rate": 0.0012415879131444274,
-      "beta1": 0.9466569269853439, "beta2": 0.9406663837522827, "epsilon": 8.113630827139477e-08,
-      "epsilon_root": 0, "weight_decay": 7.25772958596056e-05,
-      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.47695142196433893,
-                   "start_scale": 1, "final_scale": 0.0010075665692423708}})",
+  // nadamw_grid_seed251 of the package opt_list, without Nesterov's momentum: the rate stays for
+  // constant_fraction of the training, here a rise from 1 to 1, then falls along half a cosine to
+  // min_learning_rate_mult, 0. The decay is decoupled. The package's step is p <- p - c lr (m /
+  // (sqrt(v) + epsilon) + weight_decay p) with c = sqrt(1 - beta2^t) / (1 - beta1^t); here c is of
+  // m / sqrt(v) alone.
+  add("opt_list-first", R"({"type": "LearnableAdam", "learning_rate": 0.0011948335721160095,
+      "beta1": 0.9360043452616368, "beta2": 0.9989497406214962, "epsilon": 5.875814422073298e-06,
+      "epsilon_root": 0, "weight_decay": 0.010141964334059882,
+      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.747304046223346, "start_scale": 1,
+                   "final_scale": 0}})",
       {});
-  add("NAdamW-AlgoPerf", R"({"type": "NAdamW", "learning_rate": 0.0017486387539278373,
-      "beta1": 0.93266073836, "beta2": 0.9955159689799007, "weight_decay": 0.08121616522670176,
-      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.02}})",
+  // submissions/self_tuning/nadamw of mlcommons/submissions_algorithms; 1 - beta1 is 0.09090652249.
+  add("NAdamW-AlgoPerf", R"({"type": "NAdamW", "learning_rate": 0.00190834618600756,
+      "beta1": 0.90909347751, "beta2": 0.998898321921855, "weight_decay": 0.08121616522670176,
+      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.1}})",
       {});
   add("ScheduleFree-untuned", R"({"type": "ScheduleFreeAdamW", "learning_rate": 2.5e-3})", {});
   add("Prodigy", R"({"type": "Prodigy", "schedule": "cosine"})", {});

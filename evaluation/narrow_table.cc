@@ -28,6 +28,7 @@ enum class Unit { kBestBaseline, kAdam, kLowest };
 struct Standing {
   std::string optimizer;
   bool learned = false;
+  bool tuned = false;
   int64_t trainings = 0;
   int64_t diverged = 0;                // of the trainings
   Estimate loss = {};                  // test loss in its first section
@@ -73,6 +74,7 @@ const SummaryRow* UnitRow(SummaryRows section, Unit unit) {
 void AddSection(const SummaryRow& row, const SummaryRow* unit, Standing* standing) {
   if (standing->trainings == 0) {
     standing->learned = !row.learning_rate;
+    standing->tuned = row.tuned;
     standing->loss = row.test_loss;
     standing->ratio = row.test_ratio;
   }
@@ -246,6 +248,7 @@ void AddLosses(const Standings& standings, OptimizerComparison* comparison) {
     cells.push_back(fmt::format("{}", standing.diverged));
     comparison->rows.push_back({.optimizer = standing.optimizer,
                                 .learned = standing.learned,
+                                .tuned = standing.tuned,
                                 .cells = std::move(cells),
                                 .ratio = standing.ratio});
   }
@@ -278,6 +281,7 @@ void AddMeans(const Standings& standings, OptimizerComparison* comparison) {
     cells.push_back(fmt::format("{}", standing.diverged));
     comparison->rows.push_back({.optimizer = standing.optimizer,
                                 .learned = standing.learned,
+                                .tuned = standing.tuned,
                                 .cells = std::move(cells),
                                 .ratio = standing.ratio});
   }
@@ -501,6 +505,20 @@ std::string SentenceOnTasks(const Standings& standings, const Standing& ours,
   return text + ShownDiverged(ours) + why_untested + ".";
 }
 
+// The table of the optimizers that are tuned, or of the others.
+std::string TableOfGroup(const OptimizerComparison& comparison, bool tuned, size_t width) {
+  std::vector<PlainTable::Column> header;
+  for (const std::string& name : comparison.header) header.push_back({.name = name});
+  PlainTable table(std::move(header), "  ");
+  for (const OptimizerComparison::Row& row : comparison.rows) {
+    if (row.tuned != tuned) continue;
+    std::vector<std::string> line = {PlainText(row.optimizer)};
+    line.insert(line.end(), row.cells.begin(), row.cells.end());
+    table.Add(std::move(line), row.learned ? "> " : "  ");
+  }
+  return table.Text(width);
+}
+
 }  // namespace
 
 OptimizerComparison CompareOptimizers(const Summary& summary) {
@@ -515,21 +533,21 @@ OptimizerComparison CompareOptimizers(const Summary& summary) {
 std::string NarrowTable(const Summary& summary, int columns) {
   if (summary.rows.empty()) return "There are no results.\n";
   const OptimizerComparison comparison = CompareOptimizers(summary);
-  std::vector<PlainTable::Column> header;
-  for (const std::string& name : comparison.header) header.push_back({.name = name});
-  PlainTable table(std::move(header), "  ");
-  for (const OptimizerComparison::Row& row : comparison.rows) {
-    std::vector<std::string> line = {PlainText(row.optimizer)};
-    line.insert(line.end(), row.cells.begin(), row.cells.end());
-    table.Add(std::move(line), row.learned ? "> " : "  ");
-  }
   std::string legend = comparison.legend;
   if (std::ranges::any_of(comparison.rows, &OptimizerComparison::Row::learned)) {
     legend = "learned optimizers have a >" + (legend.empty() ? "" : "; " + legend);
   }
   const auto width = static_cast<size_t>(std::max(columns, 0));
-  return Wrapped("", comparison.caption + ":", width) + "\n" + table.Text(width) +
-         (legend.empty() ? "" : "\n" + Wrapped("", legend, width));
+  const auto tuned = std::ranges::count(comparison.rows, true, &OptimizerComparison::Row::tuned);
+  const bool both = tuned > 0 && tuned < std::ssize(comparison.rows);
+  std::string text = Wrapped("", comparison.caption + ":", width);
+  for (const bool group : {false, true}) {
+    if (!both && group != (tuned > 0)) continue;
+    text += "\n";
+    if (both) text += Wrapped("", std::string(NameOfGroup(group)) + ":", width);
+    text += TableOfGroup(comparison, group, width);
+  }
+  return text + (legend.empty() ? "" : "\n" + Wrapped("", legend, width));
 }
 
 std::string VerdictSentence(const Summary& summary) {

@@ -13,6 +13,7 @@ struct OptimizerComparison {
   struct Row {
     std::string optimizer = {};  // its name
     bool learned = false;
+    bool tuned = false;                   // whether something was tuned for the tasks
     std::vector<std::string> cells = {};  // of the columns after the first
     // The mean or the only test loss as a fraction of the unit's; the interval is NaN where it is
     // not known, and without width of the unit itself. None without a unit.
@@ -30,11 +31,12 @@ struct OptimizerComparison {
 OptimizerComparison CompareOptimizers(const Summary& summary);
 
 // One row for each optimizer, the best first, and what the columns are, in lines of at most
-// `columns` characters, as PlainTable makes them. Rows of learned optimizers begin with ">". Of one
-// task and number of steps the table has test losses; of several, their means as fractions of the
-// best baseline's, or of tuned Adam's where fewer than two baselines are tuned, or of the lowest
-// where Adam is not there either. Intervals and verdicts are the summary's: there are none where an
-// optimizer has fewer than kIntervalSeeds or kVerdictSeeds seeds.
+// `columns` characters, as PlainTable makes them. Where some optimizers are tuned and others are
+// not, each of the two groups has a table with its name above it. Rows of learned optimizers begin
+// with ">". Of one task and number of steps tables have test losses; of several, their means as
+// fractions of the best baseline's, or of tuned Adam's where fewer than two baselines are tuned, or
+// of the lowest where Adam is not there either. Intervals and verdicts are the summary's: there are
+// none where an optimizer has fewer than kIntervalSeeds or kVerdictSeeds seeds.
 std::string NarrowTable(const Summary& summary, int columns);
 
 // A sentence, in one line without its end: whether the best learned optimizer is ahead of the best

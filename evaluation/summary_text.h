@@ -39,4 +39,9 @@ std::vector<SummaryRows> Sections(const Summary& summary);
 // "8 tasks"; "4 tasks and lengths" where a task has several numbers of steps, "3 lengths" of one.
 std::string NumberOfSections(const std::vector<SummaryRows>& sections);
 
+// What tables call the optimizers that are tuned for each task, or the others.
+inline const char* NameOfGroup(bool tuned) {
+  return tuned ? "Everything tuned with equal trials" : "Nothing tuned";
+}
+
 }  // namespace lopt

@@ -251,9 +251,7 @@ std::string GroupTables(const Summary& summary, bool tuned,
   std::ranges::copy_if(summary.rows, std::back_inserter(rows),
                        [&](const SummaryRow& row) { return row.tuned == tuned; });
   if (rows.empty()) return "";
-  std::string text =
-      fmt::format("## {} ({})\n\n", tuned ? "Everything tuned with equal trials" : "Nothing tuned",
-                  NumberOfSections(sections));
+  std::string text = fmt::format("## {} ({})\n\n", NameOfGroup(tuned), NumberOfSections(sections));
   if (!summary.aggregate.empty()) text += AgainstBestTable(summary, rows) + "\n";
   if (sections.size() > 1 && rows.size() > sections.size()) text += Profiles(rows) + "\n";
   return text;

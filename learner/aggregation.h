@@ -38,7 +38,8 @@ int64_t LargestNode(int64_t first, int64_t end, int64_t workers);
 
 // The sum [size] of rows [size] as one of these orders has it; rows are in the order of `first`.
 // With weights, one a row, of the rows each times its weight: in order only. Elements are added in
-// parallel on the pool around the call. Throws Error if the numbers of rows and weights disagree.
+// parallel on the pool around the call, each on one thread, so that no bit depends on the pool.
+// Throws Error if the numbers of rows and weights disagree.
 Eigen::VectorXd AddUp(GradientSum order, std::span<const Addend> rows, int64_t size,
                       std::span<const double> weights = {});
 

@@ -77,6 +77,24 @@ void CheckEstimators(const Estimators& estimators, int64_t theta_size) {
   Require(sum > 0, "all estimators have weight 0");
 }
 
+// What `make` gives of each estimator.
+WorkerState StateOf(const Estimators& estimators, const WorkerWeights& weights, Key worker_key,
+                    EstimatorState (GradientEstimator::*make)(const WorkerWeights&, Key) const) {
+  CheckEstimators(estimators, weights.theta.size());
+
+  WorkerState state;
+  state.estimators.resize(estimators.size());
+  const Key start = FoldIn(worker_key, kStartPurpose);
+  ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
+    const auto index = static_cast<size_t>(e);
+    if (estimators[index] != nullptr) {
+      const GradientEstimator& estimator = *estimators[index]->estimator;
+      state.estimators[index] = (estimator.*make)(weights, FoldIn(start, index));
+    }
+  });
+  return state;
+}
+
 }  // namespace
 
 std::string EstimatorName(const Estimators& estimators, size_t index) {
@@ -91,19 +109,12 @@ Key WorkerKey(Key run_key, int64_t worker) {
 
 WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
                             Key worker_key) {
-  CheckEstimators(estimators, weights.theta.size());
+  return StateOf(estimators, weights, worker_key, &GradientEstimator::InitWorkerState);
+}
 
-  WorkerState state;
-  state.estimators.resize(estimators.size());
-  const Key start = FoldIn(worker_key, kStartPurpose);
-  ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
-    const auto index = static_cast<size_t>(e);
-    if (estimators[index] != nullptr) {
-      state.estimators[index] =
-          estimators[index]->estimator->InitWorkerState(weights, FoldIn(start, index));
-    }
-  });
-  return state;
+WorkerState OutlineWorkerState(const WorkerWeights& weights, const Estimators& estimators,
+                               Key worker_key) {
+  return StateOf(estimators, weights, worker_key, &GradientEstimator::OutlineState);
 }
 
 AggregatedGradient GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,

@@ -35,7 +35,7 @@ struct WorkerState {
 };
 
 // The sum of the gradients of workers in a row, which one process added up
-// (learner/gradient_sum.h).
+// (learner/aggregation.h).
 struct PartialSum {
   int64_t gradients = 0;     // how many; 0: there is no sum
   Eigen::VectorXd sum = {};  // [D]
@@ -105,6 +105,10 @@ Key WorkerKey(Key run_key, int64_t worker);
 // for theta's size, no weight is negative and one is positive.
 WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
                             Key worker_key);
+// A state with the arrays and shapes of that one, whose numbers mean nothing: no inner step is run.
+// Throws Error as InitWorkerState does.
+WorkerState OutlineWorkerState(const WorkerWeights& weights, const Estimators& estimators,
+                               Key worker_key);
 
 // Runs `windows` >= 1 windows of every estimator under the same weights and takes the mean, which
 // is what the worker puts to the learner ("to_put"). The

@@ -40,12 +40,13 @@ struct TrainedRange {
   }
 };
 
-// Says how a training differs from those of the range: fewer than half of the shortest's steps, or
-// more than ten times the params or the largest tensor's numbers. A sentence, without its stop,
-// that names all of it; empty where there is nothing, or nothing is known. `num_steps`: 0 if
-// unknown; `tensors`: the sizes of those that are trained.
+// Says how a training differs from those of the range: fewer than half of the shortest's steps or
+// more than the longest's, batches of fewer than half of the smallest's examples, or more than ten
+// times the largest's, the params or the largest tensor's numbers. A sentence, without its stop,
+// that names all of it; empty where there is nothing, or nothing is known. `num_steps`,
+// `batch_size`: 0 if unknown; `tensors`: the sizes of those that are trained.
 std::string UnlikeTrained(const TrainedRange& range, int64_t num_steps,
-                          std::span<const int64_t> tensors);
+                          std::span<const int64_t> tensors, int64_t batch_size = 0);
 
 // The range of a JSON text, which has all members. Throws Error that begins with `source` if it is
 // another text, a number is below 0, or the largest of something is below the smallest.

@@ -59,23 +59,25 @@ TrainedRange ParseTrainedRange(const std::string& text, const std::string& sourc
 }
 
 std::string UnlikeTrained(const TrainedRange& range, int64_t num_steps,
-                          std::span<const int64_t> tensors) {
+                          std::span<const int64_t> tensors, int64_t batch_size) {
   std::vector<std::string> unlike;
-  if (num_steps > 0 && num_steps < range.shortest_training - range.shortest_training / 2) {
-    unlike.push_back(fmt::format("num_steps {} (there at least {})", InThousands(num_steps),
-                                 InThousands(range.shortest_training)));
-  }
-  const auto compare = [&](fmt::format_string<std::string, std::string> what, int64_t here,
-                           int64_t trained) {
-    // Divided, since ten times as many may be more than there are numbers.
-    if (trained == 0 || (here - 1) / kTimesLarger < trained) return;
-    unlike.push_back(fmt::format(what, InThousands(here), InThousands(trained)));
+  const auto compare = [&](fmt::format_string<std::string> what, int64_t here, int64_t least,
+                           int64_t most, int64_t times_most) {
+    if (here == 0) return;
+    const bool is_less = here < least - least / 2;
+    // Divided, since so many times as many may be more than there are numbers.
+    const bool is_more = most > 0 && (here - 1) / times_most >= most;
+    if (!is_less && !is_more) return;
+    unlike.push_back(fmt::format("{} (there at {} {})", fmt::format(what, InThousands(here)),
+                                 is_less ? "least" : "most", InThousands(is_less ? least : most)));
   };
-  compare("{} parameters (there at most {})",
-          std::reduce(tensors.begin(), tensors.end(), int64_t{0}), range.most_params);
-  compare("a tensor of {} numbers (there at most {})",
-          tensors.empty() ? 0 : *std::max_element(tensors.begin(), tensors.end()),
-          range.largest_tensor);
+  compare("num_steps {}", num_steps, range.shortest_training, range.longest_training, 1);
+  compare("batches of {}", batch_size, range.smallest_batch, range.largest_batch, kTimesLarger);
+  compare("{} parameters", std::reduce(tensors.begin(), tensors.end(), int64_t{0}), 0,
+          range.most_params, kTimesLarger);
+  compare("a tensor of {} numbers",
+          tensors.empty() ? 0 : *std::max_element(tensors.begin(), tensors.end()), 0,
+          range.largest_tensor, kTimesLarger);
   if (unlike.empty()) return "";
   return fmt::format("this training is unlike all that the optimizer was trained on: {}",
                      fmt::join(unlike, ", "));

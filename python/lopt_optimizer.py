@@ -198,6 +198,7 @@ _WARMUP = 0.1  # the part of a run that is a warm-up
 _SMALLEST = 1.1754943508222875e-38  # of float32, but for denormal numbers
 _LARGEST = 3.4028234663852886e+38
 _LARGEST_DENORMAL = 1.1754942106924411e-38
+_ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
 _SHRINK = 8.271806125530277e-25  # 2^-80; times numbers whose squares are beyond float32
 _TIME_SCALES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000]
 
@@ -1751,19 +1752,22 @@ def _checked_range(found, horizon, source):
     return found
 
 
-def _unlike_trained(trained_range, num_steps, sizes):
+def _unlike_trained(trained, num_steps, batch_size, sizes):
     """What of a training is unlike those of a trained_range, and what to do: a text; empty where
-    nothing is. num_steps: None if unknown; sizes: numbers of elements of the tensors."""
+    nothing is. num_steps, batch_size: None if unknown; sizes: numbers of elements of the
+    tensors."""
     unlike = []
-    shortest = trained_range["shortest_training"]
-    if num_steps is not None and 2 * num_steps < shortest:
-        unlike.append(f"num_steps {num_steps:,} (there at least {shortest:,})")
-    for what, here, most in (
-            ("{:,} parameters (there at most {:,})", sum(sizes), trained_range["most_params"]),
-            ("a tensor of {:,} numbers (there at most {:,})", max(sizes, default=0),
-             trained_range["largest_tensor"])):
-        if most and here > 10 * most:
-            unlike.append(what.format(here, most))
+    for what, here, least, most, times_most in (
+            ("num_steps {:,}", num_steps, trained["shortest_training"],
+             trained["longest_training"], 1),
+            ("batches of {:,}", batch_size, trained["smallest_batch"],
+             trained["largest_batch"], 10),
+            ("{:,} parameters", sum(sizes), 0, trained["most_params"], 10),
+            ("a tensor of {:,} numbers", max(sizes, default=0), 0, trained["largest_tensor"], 10)):
+        if here is not None and 2 * here < least:
+            unlike.append(f"{what.format(here)} (there at least {least:,})")
+        elif here is not None and most and here > times_most * most:
+            unlike.append(f"{what.format(here)} (there at most {most:,})")
     if not unlike:
         return ""
     return ("this training is unlike all that the optimizer was trained on: " + ", ".join(unlike)
@@ -2086,7 +2090,6 @@ def _name(group, i, p):
 
 _NO_STEP = 1 << 63  # steps and their numbers are 64-bit integers
 _LARGEST = torch.finfo(torch.float32).max
-_ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
 _LARGE_DECAY = 1e-3  # the part of a tensor that a step's weight decay should not exceed
 
 
@@ -2220,11 +2223,14 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     can be resumed to be longer; where none was, it takes the saved one.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
-    (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
-    warning comes once in a training of more steps than the optimizer was trained on
-    (ThetaFile.trained_horizon), beyond which it may lose what it had gained. The first step warns of
-    num_steps, parameters and tensors that are far from all that it was trained on
-    (ThetaFile.trained_range).
+    (OneCycleLR) can be used; what they set has no effect, and a warning says so once.
+
+    The first step warns of num_steps above all that the optimizer was trained on
+    (ThetaFile.trained_horizon), beyond which it may lose what it had gained, and of num_steps,
+    batches, parameters and tensors that are far from all that it was trained on
+    (ThetaFile.trained_range). The batches are known where batch_size is given, their number of
+    examples, which changes no step. Where num_steps did not say so, the first step beyond that
+    horizon warns, once.
 
     skipped: how often a tensor was left as it is: because its gradient or a loss that is needed was
     not finite, or because finite numbers would have become others. In the last case its state and its step count go on,
@@ -2247,13 +2253,22 @@ class LearnedOptimizer(torch.optim.Optimizer):
     EXECUTORS = (TorchExecutor,)
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
-                 skip_zero_gradients=False, num_steps=None, as_vectors=False):
+                 skip_zero_gradients=False, num_steps=None, as_vectors=False, batch_size=None):
         """params: tensors, or dictionaries of groups. theta_file: a ThetaFile, or other Weights.
+        batch_size: the number of examples of a batch, None: not known; for a warning alone.
 
         Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
         an lr or weight_decay that is negative or not finite, another option that is not valid, or
         num_steps that is missing where it is needed.
         """
+        try:
+            self._batch_size = None if batch_size is None else operator.index(batch_size)
+            valid = self._batch_size is None or self._batch_size >= 1
+        except TypeError:
+            valid = False
+        if not valid or isinstance(batch_size, bool):
+            raise ValueError("LearnedOptimizer: batch_size must be an integer of at least 1 or "
+                             f"None, got {batch_size!r}")
         self._theta_file = theta_file
         self._make_executors()
         self._warned = set()
@@ -2269,12 +2284,13 @@ class LearnedOptimizer(torch.optim.Optimizer):
     @classmethod
     def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None,
                   non_finite="error", skip_zero_gradients=False, num_steps=None,
-                  as_vectors=False, despite_failed_check=False):
+                  as_vectors=False, despite_failed_check=False, batch_size=None):
         """The optimizer of a theta file, for these parameters. See ThetaFile for path,
         learned_optimizer, despite_failed_check and what is raised, and the class for the
         options."""
         return cls(params, ThetaFile(path, learned_optimizer, despite_failed_check), lr,
-                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors)
+                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors,
+                   batch_size)
 
     def _make_executors(self):
         """Executors that know nothing yet of the tensors of a state."""
@@ -2500,17 +2516,21 @@ class LearnedOptimizer(torch.optim.Optimizer):
     def _compare_with_trained(self, batches):
         """Warns of what is unlike all that the optimizer was trained on, at the first step that has
         gradients."""
-        trained_range = self._theta_file.trained_range
-        if trained_range is None or not batches or "compared" in self._warned:
+        if not batches or "compared" in self._warned:
             return
         self._warned.add("compared")
+        horizon = self._theta_file.trained_horizon or 0
+        trained = {**dict.fromkeys(_RANGE, 0), **(self._theta_file.trained_range or {}),
+                   "longest_training": horizon}  # also where that alone is known
         told = [batch.group["num_steps"] for batch in batches]
         known = [number for number in told if number not in (None, "unknown")]
-        unlike = _unlike_trained(
-            trained_range, max(known) if len(known) == len(told) else None,
-            [p.numel() for batch in batches for p in batch.params])
+        num_steps = max(known) if len(known) == len(told) else None
+        unlike = _unlike_trained(trained, num_steps, self._batch_size,
+                                 [p.numel() for batch in batches for p in batch.params])
         if unlike:
             self._warn_once("unlike", unlike, stacklevel=6)
+        if num_steps is not None and 0 < horizon < num_steps:
+            self._warned.add("horizon")  # which this said
 
     def _warn_of_left_and_decays(self, batch, left, decays):
         """Warns, once each, of parameters of these numbers in a batch, which were left as they are,
@@ -2730,6 +2750,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         for name in ("averages", "_stepped"):  # not of one that was saved before there were they
             self.__dict__.setdefault(name, {})
+        self.__dict__.setdefault("_batch_size", None)  # likewise
         self._make_executors()
         for group in self.param_groups:  # one that was saved before there were the options
             group.setdefault("num_steps", None)
@@ -2738,7 +2759,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
     def __getstate__(self):
         return {**super().__getstate__(), "_theta_file": self._theta_file,
                 "_warned": self._warned, "skipped": self.skipped, "averages": self.averages,
-                "_stepped": self._stepped}
+                "_stepped": self._stepped, "_batch_size": self._batch_size}
 
 
 def _main(arguments):

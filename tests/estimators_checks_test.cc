@@ -768,6 +768,7 @@ enum class EstimatorFlaw {
   kStepsUncounted,
   kPairsDiffer,
   kTakesAnyState,
+  kOutline,
 };
 
 class WrongEstimator : public GradientEstimator {
@@ -781,6 +782,11 @@ class WrongEstimator : public GradientEstimator {
  private:
   EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override {
     return sound_->InitWorkerState(weights, key);
+  }
+  EstimatorState DoOutlineState(const WorkerWeights& weights, Key key) const override {
+    EstimatorState state = sound_->OutlineState(weights, key);
+    if (flaw_ == EstimatorFlaw::kOutline) state.Set("felt", Array(DType::kFloat64, {2, 1}));
+    return state;
   }
   GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                               EstimatorState* state) const override {
@@ -868,6 +874,7 @@ TEST_CASE("Each way in which an estimator can be wrong fails the checks that it 
   fails(F::kStepsUncounted, {"estimates"}, "it counts 0 inner steps, wanted 16");
   fails(F::kPairsDiffer, {"pairs"}, "the replicas of a pair do not share their draws");
   fails(F::kTakesAnyState, {"other states"}, "nothing was thrown");
+  fails(F::kOutline, {"resume"}, "other arrays, types or shapes than OutlineState says");
 }
 
 }  // namespace

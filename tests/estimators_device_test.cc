@@ -11,6 +11,7 @@
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
 #include "lopt/estimators/antithetic.h"
 #include "lopt/estimators/device_program.h"
 #include "lopt/estimators/full_es.h"
@@ -515,6 +516,20 @@ TEST_CASE("A state of other replicas or of another problem is an Error that name
   other = problem->Start(rows, {}, keys);
   other.Set("length", Array(DType::kInt32, {2}));
   CHECK(ErrorOf(run).find("'length'") != std::string::npos);
+}
+
+TEST_CASE("Each replica whose window the emulated device has run is a sign of progress") {
+  const EmulatedDevice device;
+  const auto problem = MakeProblem(
+      {R"({"type": "QuadraticTask", "dim": 10})", MlpLoptOf(R"("hidden_size": 4)")}, &device);
+  const Eigen::VectorXf theta = problem->optimizer().InitTheta(KeyFromSeed(1));
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(2), 5);
+  const ThetaRows rows = {.theta = AsSpan(theta), .rows = 5};
+  UnrollState state = problem->Start(rows, {}, keys);
+  UnrollTrace trace;
+  const int64_t before = ProgressNoted();
+  problem->Run({.theta = rows, .keys = keys, .steps = 3, .state = &state, .trace = &trace});
+  CHECK_EQ(ProgressNoted() - before, 5 + 1);
 }
 
 TEST_CASE("A device that is not there is an Error that says what there is") {

@@ -3,16 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/estimators/antithetic.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/persistent_gradient.h"
+#include "lopt/estimators/truncated_es.h"
 #include "tests/golden_dir.h"
 #include "tests/toy_problem.h"
 
@@ -237,6 +242,40 @@ TEST_CASE("After burn-in a worker stands where so many windows would have brough
   CHECK(burnt != state);
   for (int64_t window = 0; window < 3; ++window) nres.Estimate(kWeights, WindowKey(window), &state);
   CHECK(burnt == state);
+}
+
+TEST_CASE("The outline of a state has its arrays, types and shapes, and no inner step is run") {
+  const auto never = std::make_shared<ToyProblem>(
+      ToyProblem::Dynamics{.theta_size = 2,
+                           .start = {1, 1, 1},
+                           .length = 9,
+                           .advance = [](std::span<const double>, std::span<double>,
+                                         int64_t) -> double { Fail("an inner step is run"); }});
+  TruncatedOptions options = Windows(4);
+  options.burn_in = 10'000'000;
+  using Outline = std::map<std::string, std::pair<DType, Shape>>;
+  const auto outline = [](const EstimatorState& state) {
+    Outline of_arrays;
+    for (const auto& [name, array] : state) of_arrays[name] = {array.dtype(), array.shape()};
+    return of_arrays;
+  };
+  const auto unroll = [](int64_t replicas) {
+    return Outline{{"unroll/length", {DType::kInt64, {replicas}}},
+                   {"unroll/restarts", {DType::kInt64, {replicas}}},
+                   {"unroll/state", {DType::kFloat64, {replicas, 3}}},
+                   {"unroll/step", {DType::kInt64, {replicas}}}};
+  };
+  const Key key = KeyFromSeed(4);
+  Outline of_gpesk = unroll(2 * kPairs);
+  of_gpesk["episode"] = {DType::kInt64, {kPairs}};
+  of_gpesk["felt"] = {DType::kFloat32, {kPairs, 2}};
+  of_gpesk["key"] = {DType::kUint32, {2}};
+  CHECK(outline(GPESK(never, {options, 2}).OutlineState(kWeights, key)) == of_gpesk);
+  const TruncatedES es(never, {options, TruncatedES::Carried::kMean});
+  CHECK(outline(es.OutlineState(kWeights, key)) == unroll(kPairs));
+  CHECK_THROWS_WITH(es.InitWorkerState(kWeights, key), "an inner step is run");
+  options.burn_in = 0;
+  CHECK(outline(GPESK(never, {options, 2}).InitWorkerState(kWeights, key)) == of_gpesk);
 }
 
 }  // namespace

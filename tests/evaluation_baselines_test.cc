@@ -53,44 +53,60 @@ std::vector<float> Ran(const UpdateRule& rule, const std::vector<std::vector<flo
   return params;
 }
 
-TEST_CASE("opt_list-first follows the published update and schedule") {
+TEST_CASE("opt_list-first has the published numbers, schedule and, but for little, update") {
   constexpr int64_t kSteps = 60;
+  constexpr double kRate = 0.0011948335721160095;
+  constexpr double kDecay = 0.010141964334059882;
   const auto gradients = Gradients(kSteps);
   const std::vector<float> got = Ran(*RuleOf("opt_list-first"), gradients);
-  // The epsilon is outside of the bias correction there, the weight decay inside.
-  const double beta1 = 0.9466569269853439;
-  const double beta2 = 0.9406663837522827;
-  const double constant = 0.47695142196433893 * kSteps;
-  const double least = 0.0010075665692423708;
+  const double beta1 = 0.9360043452616368;
+  const double beta2 = 0.9989497406214962;
+  const double epsilon = 5.875814422073298e-06;
+  const double constant = 0.747304046223346 * kSteps;
   for (size_t i = 0; i < 3; ++i) {
     double p = static_cast<double>(i + 1);
+    double published = p;
     double m = 0;
     double v = 0;
     for (int64_t t = 0; t < kSteps; ++t) {
       const double g = gradients[static_cast<size_t>(t)][i];
       const double decayed = std::max(static_cast<double>(t), constant) - constant;
       const double cosine = std::cos(std::numbers::pi * decayed / (kSteps - constant));
-      const double rate = 0.0012415879131444274 * ((1 - least) * (cosine / 2 + 0.5) + least);
+      const double rate = kRate * (cosine / 2 + 0.5);
       m = beta1 * m + (1 - beta1) * g;
       v = beta2 * v + (1 - beta2) * g * g;
       const auto n = static_cast<double>(t + 1);
-      const double corrected = rate * std::sqrt(1 - std::pow(beta2, n)) / (1 - std::pow(beta1, n));
-      p -= corrected * (m / (std::sqrt(v) + 8.113630827139477e-08) + 7.25772958596056e-05 * p);
+      const double root = std::sqrt(1 - std::pow(beta2, n));
+      const double correction = 1 - std::pow(beta1, n);
+      p -= rate * (m / correction / (std::sqrt(v) / root + epsilon) + kDecay * p);
+      published -= rate * root / correction * (m / (std::sqrt(v) + epsilon) + kDecay * published);
     }
     CAPTURE(i);
-    CHECK(std::abs(p - static_cast<double>(i + 1)) > 3e-3);  // it has moved
+    CHECK(std::abs(p - static_cast<double>(i + 1)) > 1e-3);  // it has moved
     CHECK(static_cast<double>(got[i]) == doctest::Approx(p).epsilon(2e-6));
+    // The published decay is multiplied by root / correction, which is from 0 to 1.
+    CHECK(std::abs(p - published) < kRate * kDecay * kSteps * published);
   }
 }
 
-TEST_CASE("NAdamW-AlgoPerf rises over a fiftieth of the training and falls along half a cosine") {
+TEST_CASE("NAdamW-AlgoPerf rises over a tenth of the training and falls along half a cosine") {
   const auto rule = RuleOf("NAdamW-AlgoPerf");
-  constexpr double kRate = 0.0017486387539278373;
+  constexpr double kRate = 0.00190834618600756;
   const std::map<int64_t, double> wanted = {
-      {0, 0}, {3, kRate / 2}, {6, kRate}, {153, kRate / 2}, {300, 0}};
+      {0, 0}, {15, kRate / 2}, {30, kRate}, {165, kRate / 2}, {300, 0}};
   for (const auto& [step, rate] : wanted) {
     CAPTURE(step);
     CHECK(rule->LearningRate({.step = step, .num_steps = 300}) == doctest::Approx(rate));
+  }
+  const nlohmann::json optimizer =
+      BaselinesNamed("NAdamW-AlgoPerf")[0].Definition().json().at("optimizer");
+  for (const auto& [key, number] :
+       std::map<std::string, double>{{"beta1", 1 - 0.09090652249},
+                                     {"beta2", 0.998898321921855},
+                                     {"epsilon", 1e-8},
+                                     {"weight_decay", 0.08121616522670176}}) {
+    CAPTURE(key);
+    CHECK(optimizer.at(key).get<double>() == doctest::Approx(number).epsilon(1e-12));
   }
 }
 

@@ -121,6 +121,32 @@ learned optimizers have a >; better, worse: on so many tasks beyond chance
            "trainings diverged.");
 }
 
+TEST_CASE("Tuned and untuned optimizers have a table each, and the verdict is of both") {
+  const auto tuned = [](Summary summary, bool learned) {
+    for (SummaryRow& row : summary.rows) row.tuned = learned || row.learning_rate.has_value();
+    return summary;
+  };
+  CHECK_EQ(NarrowTable(tuned(EightTasks(), false), 80),
+           R"(Test losses as fractions of the best tuned baseline's, geometric means over 8
+tasks, 16 seeds:
+
+Nothing tuned:
+  optimizer   mean   95 % interval  tasks  better  worse  diverged
+> mlp        0.910  0.840 to 0.980      8       3      2         3
+
+Everything tuned with equal trials:
+  optimizer    mean  95 % interval  tasks  better  worse  diverged
+  Adam-cosine  1.00              -      8       -      -         0
+  SGD          2.00   1.90 to 2.10      8       0      8         0
+
+learned optimizers have a >; better, worse: on so many tasks beyond chance
+(Holm's correction, 5 %)
+)");
+  CHECK_EQ(VerdictSentence(tuned(EightTasks(), false)), VerdictSentence(EightTasks()));
+  CHECK_EQ(NarrowTable(tuned(EightTasks(), true), 80), NarrowTable(EightTasks(), 80));
+  CHECK_LE(WidthOf(NarrowTable(tuned(EightTasks(), false), 30)), 30);
+}
+
 TEST_CASE("A mean whose interval holds 1 may be chance, and its ends show on which side they are") {
   Summary summary = EightTasks();
   summary.aggregate[2].best_ratio = {0.97, {0.9, 1.04}};

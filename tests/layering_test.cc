@@ -97,7 +97,8 @@ std::string Objection(const std::string& file, const std::string& included) {
 std::string SystemName(const std::string& line) {
   for (const char* name :
        {"prctl", "signalfd", "eventfd", "memfd_create", "/proc/", "\"/proc\"", "pipe2", "accept4",
-        "malloc_trim", "SOCK_NONBLOCK", "epoll", "TCP_INFO", "SO_BUF_LOCK"}) {
+        "malloc_trim", "SOCK_NONBLOCK", "epoll", "TCP_INFO", "SO_BUF_LOCK", "sched_getaffinity",
+        "cpu_set_t", "dladdr1", "<link.h>", "st_mtim"}) {
     if (line.find(name) != std::string::npos) return name;
   }
   return "";

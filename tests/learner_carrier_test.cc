@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
@@ -33,8 +35,10 @@ std::vector<std::byte> Bytes(size_t size) { return std::vector<std::byte>(size);
 // A worker process, but for the process.
 class CarriedWorker {
  public:
-  CarriedWorker(Carrier* learner, std::string version)
-      : learner_(learner), options_{.version = std::move(version), .patience_seconds = 0} {
+  CarriedWorker(Carrier* learner, std::string version, std::optional<std::string> device)
+      : learner_(learner),
+        options_{
+            .version = std::move(version), .device = std::move(device), .patience_seconds = 0} {
     connection_ = learner->Open("a worker of the test");
     working_ = std::thread([this] {
       error_ = ErrorOf([&] { RunElasticWorker(options_, [&] { return JoinCarried(carrier_); }); });
@@ -93,9 +97,9 @@ class CarriedWorkers {
   CarriedWorkers(const CarriedWorkers&) = delete;
   CarriedWorkers& operator=(const CarriedWorkers&) = delete;
 
-  void Add(const std::string& version = "test") {
+  void Add(const std::string& version = "test", std::optional<std::string> device = {}) {
     const std::lock_guard lock(mutex_);
-    workers_.push_back(std::make_unique<CarriedWorker>(learner_.get(), version));
+    workers_.push_back(std::make_unique<CarriedWorker>(learner_.get(), version, std::move(device)));
   }
   CarriedWorker& operator[](size_t connection) {
     const std::lock_guard lock(mutex_);
@@ -159,6 +163,33 @@ TEST_CASE("A worker of another version is told so over a carrier") {
   CHECK_EQ(workers[1].Join(),
            "the learner refuses this process: it runs another version of the program than the "
            "learner");
+}
+
+TEST_CASE("What the first worker runs its windows on is the device of a run") {
+  MetaTrainConfig config = Gathered(SmallExperiment(2));
+  config.estimators = {config.estimators[0], config.estimators[2]};
+  const TempDirectory directory;
+  const auto run = [&](int64_t steps, const std::string& device, int64_t wait_for) {
+    config.meta_steps = steps;
+    const auto carrier = std::make_shared<Carrier>("the test");
+    CarriedWorkers workers(carrier);
+    workers.Add("test", device);
+    return RunCarried(config, carrier, {.out_dir = directory.path(), .resume = steps > 2},
+                      wait_for);
+  };
+  for (const int64_t steps : {2, 4}) {
+    const MetaTrainResult carried = run(steps, "emulated", 0);
+    config.device = "emulated";
+    CHECK_EQ(carried.learner.theta, RunMetaTraining(config, {}).learner.theta);
+    config.device = "cpu";
+    const RunDirectory files(directory.path());
+    CHECK(files.ReadManifest().device == "emulated");
+    CHECK(CheckpointStore(files.CheckpointPath(), {}).ReadNewest()->device == "emulated");
+  }
+  CHECK(ErrorOf([&] {
+          run(5, "cpu", 1);
+        }).find("its windows ran on the device emulated, those of this run now on cpu, ") !=
+        std::string::npos);
 }
 
 TEST_CASE("What the carrier says ends the job") {

@@ -169,26 +169,59 @@ TEST_CASE("A run says which device it was made on, and another one at resume is 
   CHECK(ErrorOf([&] { Train(elsewhere, directory.path(), 1, true); }) ==
         "cannot resume from " + directory.path() +
             "/checkpoints/step-00000001: its windows ran on the device emulated, those of this "
-            "process run on cpu, so the result would have other bits; choose the same (device, "
+            "run now on cpu, so the result would have other bits; choose the same (device, "
             "--device), or allow the change (--allow-isa-change)");
   CHECK(Train(elsewhere, directory.path(), 1, true, true).updates == 1);
   CHECK_FALSE(run.ReadManifest().device.has_value());
   CHECK(CheckpointStore(run.CheckpointPath(), {}).ReadNewest()->device == "cpu");
 }
 
-// The error of ranks that meet, of which rank 1 differs from rank 0.
-std::string ErrorOfMeeting(const std::function<void(Hello*)>& change, bool allow_isa_change) {
-  const auto transports = MakeLocalTransports(2);
+TEST_CASE("A learner that computes nothing opens no device, and the record has its workers'") {
+  const TempDirectory directory;
+  const auto run = [&](int64_t steps, bool resume) {
+    return RunLocalJob(OnDevice(2, steps, "emulated"), 3, [&](int rank) {
+      MetaTrainerOptions options{
+          .out_dir = directory.path(), .resume = resume, .learner_only = true};
+      if (rank == 0) options.gpus = {0};  // an error for who opens a device that is none of them
+      return options;
+    });
+  };
+  for (const int64_t steps : {2, 4}) {
+    const LocalJob job = run(steps, steps == 4);
+    CHECK(job.errors == std::vector<std::string>(3));
+    CHECK(job.result.learner.theta == Train(OnDevice(2, steps, "emulated")).learner.theta);
+    const RunDirectory files(directory.path());
+    CHECK(files.ReadManifest().device == "emulated");
+    CHECK(CheckpointStore(files.CheckpointPath(), {}).ReadNewest()->device == "emulated");
+  }
+  CHECK(ErrorOf([&] {
+          Train(OnDevice(2, 5, "cpu"), directory.path(), 1, true);
+        }).find("its windows ran on the device emulated, those of this run now on cpu, ") !=
+        std::string::npos);
+}
+
+// The error of ranks that meet and say this.
+std::string ErrorOfMeeting(const std::vector<Hello>& hellos, bool allow_isa_change) {
+  const auto transports = MakeLocalTransports(static_cast<int>(hellos.size()));
   Wakeup wakeup;
   MessageLoop loop(transports[0].get(), &wakeup, {});
   Ranks ranks(OnDevice(1, 1, "cuda"), {.allow_isa_change = allow_isa_change}, transports[0].get(),
               &loop);
-  for (int rank = 0; rank < 2; ++rank) {
-    Hello hello{.host = "h", .version = "1", .isa = "avx2", .device = "NVIDIA H100"};
-    if (rank == 1) change(&hello);
-    ranks.Handle({.from = rank, .kind = kHello, .bytes = ToWire(hello)});
+  for (size_t rank = 0; rank < hellos.size(); ++rank) {
+    ranks.Handle({.from = static_cast<int>(rank), .kind = kHello, .bytes = ToWire(hellos[rank])});
   }
   return ErrorOf([&] { ranks.Meet(); });
+}
+
+Hello HelloOn(const std::string& device) {
+  return {.host = "h", .version = "1", .isa = "avx2", .device = device};
+}
+
+// The same of two, of which rank 1 differs from rank 0.
+std::string ErrorOfMeeting(const std::function<void(Hello*)>& change, bool allow_isa_change) {
+  std::vector<Hello> hellos(2, HelloOn("NVIDIA H100"));
+  change(&hellos[1]);
+  return ErrorOfMeeting(hellos, allow_isa_change);
 }
 
 TEST_CASE("Ranks on different devices or instruction sets are an error unless that is allowed") {
@@ -198,13 +231,26 @@ TEST_CASE("Ranks on different devices or instruction sets are an error unless th
   CHECK(ErrorOfMeeting(other_device, true) == "no error");
   CHECK(ErrorOfMeeting(other_isa, true) == "no error");
   CHECK(ErrorOfMeeting(other_device, false) ==
-        "the windows of rank 1 (h) run on the device NVIDIA A100, those of rank 0 (h) on NVIDIA "
+        "the windows of rank 1 (h) run on the device NVIDIA A100, those of the run on NVIDIA "
         "H100, so the result would depend on who computes what; give all ranks one model "
         "(--devices), or allow the difference (--allow-isa-change)");
   CHECK(ErrorOfMeeting(other_isa, false) ==
         "rank 1 (h) computes with instruction set sse4, rank 0 (h) with avx2, so the result would "
         "depend on who computes what; pin it (isa, --isa), or allow the difference "
         "(--allow-isa-change)");
+}
+
+TEST_CASE("The devices of ranks that compute are compared, with the first of them") {
+  const auto error = [](const std::vector<std::string>& devices) {
+    std::vector<Hello> hellos;
+    for (const std::string& device : devices) hellos.push_back(HelloOn(device));
+    return ErrorOfMeeting(hellos, false);
+  };
+  CHECK(error({"", "NVIDIA H100", "NVIDIA H100"}) == "no error");
+  CHECK(error({"NVIDIA H100", "", "NVIDIA H100"}) == "no error");
+  CHECK(error({"", "NVIDIA H100", "cpu"})
+            .starts_with("the windows of rank 2 (h) run on the device cpu, those of the run on "
+                         "NVIDIA H100, "));
 }
 
 TEST_CASE("Ranks of different versions of the program are an error, whatever is allowed") {
@@ -333,14 +379,17 @@ TEST_CASE("A device that a config cannot use is an error that says why") {
 }
 
 TEST_CASE("GPUs are named for the device cuda alone") {
-  const auto transports = MakeLocalTransports(1);
-  CHECK(DeviceOfRank("cpu", {}, *transports[0]) == nullptr);
-  CHECK(DeviceOfRank("emulated", {}, *transports[0])->name() == "emulated");
-  CHECK(ErrorOf([&] { DeviceOfRank("emulated", {0}, *transports[0]); }) ==
+  CHECK(DeviceOfRank("cpu", {}, 0) == nullptr);
+  CHECK(DeviceOfRank("emulated", {}, 0)->name() == "emulated");
+  CHECK(ErrorOf([&] { DeviceOfRank("emulated", {0}, 0); }) ==
         "GPUs are named (--devices), but the device is 'emulated'; choose 'cuda'");
-  CHECK(ErrorOf([&] {
-          DeviceOfRank("cuda", {31415}, *transports[0]);
-        }).starts_with("device: there is no 'cuda:31415'"));
+  // The ranks of a host take them in turn.
+  for (const int place : {0, 1, 2}) {
+    const std::string gpu = place == 1 ? "cuda:2718" : "cuda:31415";
+    CHECK(ErrorOf([&] {
+            DeviceOfRank("cuda", {31415, 2718}, place);
+          }).starts_with("device: there is no '" + gpu + "'"));
+  }
   CHECK(ErrorOf([&] { RunMetaTraining(OnDevice(1, 1, "cpu"), {.gpus = {0}}); }) ==
         "GPUs are named (--devices), but the device is 'cpu'; choose 'cuda'");
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/wakeup.h"
+#include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/worker_process.h"
@@ -27,6 +29,7 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
+#include "lopt/learner/run/worker_files.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
@@ -575,6 +578,32 @@ TEST_CASE("An answer at which the learner itself fails is refused, and another g
   CHECK(closed == std::set<int64_t>{1});
 }
 
+TEST_CASE("What a worker's states must be like is known without its burn-in") {
+  MetaTrainConfig config = LastingExperiment(2, 2);
+  const auto with_burn_in = [&](const std::string& steps) {
+    config.estimators[0] = config.estimators[0].With("burn_in", steps);
+    return config;
+  };
+  const std::vector<AnswerRules> rules = RulesOf(Experiment(with_burn_in("10000000")));
+  const Experiment fresh(with_burn_in("0"));
+  const WorkerWeights weights =
+      fresh.learner.GetStateForWorker(fresh.learner.Init(ThetaKey(fresh.run_key)));
+  const LogicalWorker& worker = fresh.workers[1];
+  WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
+  const auto read = [&] {
+    int64_t windows = -1;
+    PackWorkers(1, std::span(&state, 1),
+                [&](const WorkerBlock&, const std::vector<std::byte>& bytes) {
+                  windows = rules[1].ReadStates(bytes);
+                });
+    return windows;
+  };
+  CHECK(read() == 0);
+  state.estimators[0].Set("felt", Array(DType::kFloat32, {1}));
+  CHECK(ErrorOf(read) ==
+        "the states of worker 1 have other arrays or shapes than its estimators make");
+}
+
 TEST_CASE("A frame may have as many bytes as an answer needs, and not many more") {
   for (const bool apart : {false, true}) {
     for (const int64_t hidden : {8, 600}) {
@@ -776,6 +805,43 @@ TEST_CASE("A worker takes states of any length from a learner that has welcomed 
           RunElasticWorker({}, [&] { return std::make_unique<MuteConnection>(&learner); });
         }).starts_with("the learner's config"));
   CHECK_GT(learner.most, size_t{1} << 40);
+}
+
+TEST_CASE("A worker takes the GPU of its place on its host") {
+  MetaTrainConfig config = SmallExperiment(1);
+  config.device = "cuda";
+  MuteLearner learner;
+  const InEnvironment inside(&learner);
+  learner.says.push_back(
+      {.type = FrameType::kWelcome,
+       .body = MakeBody(ToWire(Welcome{.config = WriteOptions("", config).Dump()}))});
+  CHECK(ErrorOf([&] {
+          RunElasticWorker({.gpus = {31415, 2718}, .place_on_host = 1},
+                           [&] { return std::make_unique<MuteConnection>(&learner); });
+        }).starts_with("device: there is no 'cuda:2718'"));
+}
+
+TEST_CASE("A learner that goes on from windows on a device refuses workers on another") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2));
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{.most = 0});
+  FakeConnections* const fake = connections.get();
+  std::string refused;
+  fake->NoteRefusalsIn(&refused);
+  ElasticTransport transport(config, {.version = "test", .learner_only = true}, {},
+                             std::move(connections));
+  Hello hello{.host = "here",
+              .version = "test",
+              .isa = CurrentIsa(),
+              .config = WriteOptions("", config).Dump()};
+  transport.Send(0, kHello, ToWire(hello));
+  hello.device = "emulated";
+  transport.Send(0, kHello, ToWire(hello));  // as Ranks::ExpectDevice does
+  fake->Join();
+  while (refused.empty()) transport.Poll();
+  CHECK(
+      refused.starts_with("the windows of process 0 on here run on the device cpu, those of the "
+                          "run on emulated, so "));
 }
 
 TEST_CASE("The job begins when so many processes are there as it waits for") {

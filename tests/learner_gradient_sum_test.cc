@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <random>
 #include <span>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/parallel.h"
 #include "lopt/learner/aggregation.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/lopt/registry.h"
@@ -291,6 +295,88 @@ TEST_CASE("The config says how a run adds up") {
   config.gradient_sum = GradientSum::kTree;
   CHECK_EQ(RunMetaTraining(config, {}).learner.theta[0], doctest::Approx(start - 0.25));
   CHECK_EQ(RunLocalJob(config, 3).result.learner.theta[0], doctest::Approx(start - 0.25));
+}
+
+std::atomic<int> threads_of_update = 0;  // of the last one of a NotingThreads
+
+struct NotingThreadsOptions {
+  int64_t size = 1;
+  void Visit(FieldVisitor& v) { v.Field("size", &size, AtLeast(1), "Numbers of theta."); }
+};
+
+// p <- p - g, and notes how many threads there are.
+class NotingThreads final : public LearnedOptimizer {
+ public:
+  explicit NotingThreads(const NotingThreadsOptions& options)
+      : LearnedOptimizer(Layout({{"weights", {options.size}}})) {}
+
+ private:
+  class Rule final : public UpdateRule {
+   public:
+    explicit Rule(const Layout& params) : UpdateRule(params, Layout()) {}
+
+   private:
+    void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+                  std::span<float>, Workspace&) const override {
+      threads_of_update = CurrentThreads();
+      for (size_t i = 0; i < params.size(); ++i) params[i] -= gradient[i];
+    }
+  };
+
+  void DoInitTheta(Key, std::span<float> theta) const override { std::ranges::fill(theta, 0.0F); }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<Rule>(params);
+  }
+};
+
+TEST_CASE("An update that adds up many numbers does so on the run's threads, with the same bits") {
+  OptimizerRegistry().Add<NotingThreadsOptions>(
+      "NotingThreads", "For this test.",
+      [](const NotingThreadsOptions& options) { return std::make_shared<NotingThreads>(options); });
+  EstimatorRegistry().Add<NoOptions>(
+      "Normals", "For this test.",
+      [](const NoOptions&, const std::shared_ptr<const LearnedOptimizer>& optimizer,
+         const TaskResources&) {
+        const Layout& theta = optimizer->theta_layout();
+        return std::make_shared<ConfiguredEstimator>(ConfiguredEstimator{
+            .estimator = std::make_shared<FakeEstimator>(
+                theta,
+                [](const WorkerWeights& weights, Key key, int64_t) {
+                  Row gradient(weights.theta.size());
+                  Normal(key, AsSpan(gradient));
+                  return GradientEstimate{
+                      .gradient = gradient, .mean_loss = 1, .counts = {}, .metrics = {}};
+                }),
+            .weight = 1,
+            .task = "Fake"});
+      });
+  const auto config = [](int64_t size) {
+    auto made = ReadOptions<MetaTrainConfig>(Config::Parse(
+        R"({"learned_optimizer": {"type": "NotingThreads"}, "theta_opt": {"type": "NotingThreads"},
+            "estimators": [{"type": "Normals"}], "workers": 8, "meta_steps": 2})",
+        "test"));
+    made.learned_optimizer = made.learned_optimizer.With("size", std::to_string(size));
+    return made;
+  };
+  constexpr int64_t kFew = 8192;  // of eight workers 2^16
+  const auto threads_of = [](const MetaTrainConfig& run, int threads) {
+    threads_of_update = 0;
+    RunMetaTraining(run, {.threads = threads});
+    return threads_of_update.load();
+  };
+  CHECK_EQ(threads_of(config(kFew), 3), 1);
+  CHECK_EQ(threads_of(config(kFew + 1), 3), 3);
+  CHECK_EQ(threads_of(config(kFew + 1), 1), 1);
+  MetaTrainConfig async = config(kFew + 1);
+  async.mode = Config::Parse(R"({"type": "Async", "batch_size": 8})", "test");
+  CHECK_EQ(threads_of(async, 3), 3);
+  for (const Weighting weighting : {Weighting::kFixed, Weighting::kEqualNorm}) {
+    MetaTrainConfig run = config(kFew + 1);
+    run.weighting = weighting;
+    const Row alone = RunMetaTraining(run, {.threads = 1}).learner.theta;
+    CHECK_GT(alone.norm(), 0);
+    CHECK_EQ(RunMetaTraining(run, {.threads = 3}).learner.theta, alone);
+  }
 }
 
 TEST_CASE("A tree goes with a deadline and not with mode Async") {

@@ -28,6 +28,7 @@
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/job/run_writer.h"
+#include "lopt/learner/mode.h"
 #include "lopt/learner/run/best_theta.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
@@ -281,6 +282,41 @@ TEST_CASE("A best theta that its record does not tell of is removed, and chosen 
   RemoveBestThetaAfter(directory.path(), 8);
   CHECK(fs::exists(record));
   CHECK(ReadThetaFile(theta).meta_steps == 8);
+}
+
+TEST_CASE("A best theta of updates after the newest checkpoint is given up with them") {
+  for (const Config& mode :
+       {WriteOptions("Sync", SyncOptions{}), WriteOptions("Async", AsyncOptions{})}) {
+    CAPTURE(mode.Type());
+    const TempDirectory directory;
+    const std::string record = directory / "best.json";
+    const std::string theta = directory / "theta_best.safetensors";
+    const auto counting = [&](int64_t meta_steps) {
+      MetaTrainConfig config = Counting(meta_steps, 4);
+      config.mode = mode;
+      return config;
+    };
+    // As a run leaves it that dies before its last checkpoint. No loss that comes again is as low.
+    const auto die = [&](int64_t last) {
+      fs::remove_all(CheckpointStore(directory / "checkpoints", {}).Path(last));
+      ReplaceInFile(record, "\"eval_loss\": 0.0", "\"eval_loss\": -1.0");
+    };
+    Train(counting(10), directory.path());
+    die(10);
+    REQUIRE(CheckpointStore(directory / "checkpoints", {}).Steps() == std::vector<int64_t>{0, 5});
+    Resume(counting(7), directory.path());
+    CHECK_FALSE(fs::exists(record));
+    CHECK_FALSE(fs::exists(theta));
+    Resume(counting(9), directory.path());
+    CHECK(Has(ReadTextFile(record), "\"updates\": 8,\n  \"eval_loss\": 0.0,"));
+    CHECK(ReadThetaFile(theta).theta[0] == 8);
+    // One of the checkpoint's updates or of earlier ones stays.
+    Resume(counting(11), directory.path());
+    die(11);
+    Resume(counting(13), directory.path());
+    CHECK(Has(ReadTextFile(record), "\"updates\": 8,\n  \"eval_loss\": -1.0,"));
+    CHECK(ReadThetaFile(theta).theta[0] == 8);
+  }
 }
 
 TEST_CASE("An evaluation that is never a number leaves no best theta") {

@@ -42,7 +42,8 @@ class Server {
         state_{.learner = learner_.Init(Numbers({10, 20, 30, 20, 40, 60})),
                .totals = std::vector<StepCounts>(1),
                .ledger = Ledger(1, 1)},
-        updates_(options, &learner_, &state_, &loop_, [] { return true; }) {}
+        updates_(
+            options, &learner_, &state_, &loop_, [] { return true; }, 1) {}
 
   // Pushes a gradient of the weights of this version; the version afterwards.
   int64_t Push(int64_t version, const std::vector<float>& gradient) {

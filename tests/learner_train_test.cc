@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -11,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/eigen.h"
@@ -36,6 +38,7 @@
 #include "tests/learner_local_training.h"
 #include "tests/logged_lines.h"
 #include "tests/temp_directory.h"
+#include "tests/text_parts.h"
 
 namespace lopt {
 namespace {
@@ -52,6 +55,7 @@ constexpr const char* kTable =
     R"({"type": "TableMLP", "rows": 100, "categories": [3], "outputs": 2, "hidden": [4],
         "batch_size": 20, "noise": 0.1, "sampling": "epoch"})";
 constexpr const char* kAdam = R"({"type": "Adam", "learning_rate": 0.01})";
+constexpr const char* kLearned = R"({"type": "MLPLOpt", "hidden_size": 8})";
 constexpr const char* kSgd = R"({"type": "SGD", "learning_rate": 0.1})";
 
 TrainConfig ConfigOf(const std::string& task, const std::string& optimizer, int64_t workers,
@@ -69,13 +73,15 @@ TrainConfig ConfigOf(const std::string& task, const std::string& optimizer, int6
 }
 
 // The optimizer of a theta file that is written there.
-std::string LearnedTheta(const TempDirectory& directory, const TrainedRange& range = {}) {
-  const Config config = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 8})", "the optimizer");
+std::string LearnedTheta(const TempDirectory& directory, const TrainedRange& range = {},
+                         const std::string& learned_optimizer = kLearned) {
+  const Config config = Config::Parse(learned_optimizer, "the optimizer");
   const auto optimizer = OptimizerRegistry().Make(config);
   const std::vector<float> theta = KnownTheta(optimizer->theta_layout());
   const std::string path = directory / "theta.safetensors";
   WriteThetaFile(path, {.learned_optimizer = config,
                         .theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta)),
+                        .trained_horizon = range.longest_training,
                         .trained_range = range});
   return R"({"type": "Theta", "file": ")" + path + "\"}";
 }
@@ -151,14 +157,74 @@ TEST_CASE("Judged on the split train, batches keep their metrics") {
 
 TEST_CASE("A training unlike all that its optimizer was trained on is warned of as it starts") {
   const TempDirectory directory;
-  for (const int64_t shortest : {24, 25}) {
+  const auto logged = [&](const TrainedRange& range) {
     const LoggedLines lines;
-    RunTraining(ConfigOf(kMlp, LearnedTheta(directory, {.shortest_training = shortest}), 1), {});
-    const std::string unlike =
-        "this training is unlike all that the optimizer was trained on: num_steps 12 (there at "
-        "least 25). Compare with another optimizer, such as Adam";
-    CHECK((lines.text().find(unlike) != std::string::npos) == (shortest == 25));
+    RunTraining(ConfigOf(kMlp, LearnedTheta(directory, range), 1), {});
+    return lines.text();
+  };
+  const std::string begin =
+      "optimizer: this training is unlike all that the optimizer was trained on: ";
+  const std::string end = ". Try a smaller and a larger lr, and compare with Adam";
+  CHECK_EQ(logged({.shortest_training = 24, .smallest_batch = 40, .largest_batch = 40}).find(begin),
+           std::string::npos);
+  for (const auto& [range, what] :
+       {std::pair(TrainedRange{.shortest_training = 25}, "num_steps 12 (there at least 25)"),
+        std::pair(TrainedRange{.longest_training = 11, .smallest_batch = 41, .largest_batch = 128},
+                  "num_steps 12 (there at most 11), batches of 20 (there at least 41)")}) {
+    CHECK_EQ(Count(logged(range), begin + what + end), 1);
   }
+
+  // A file that knows its longest training alone.
+  const std::string path = directory / "theta.safetensors";
+  ThetaFile file = ReadThetaFile(path);
+  file.trained_range = {};
+  WriteThetaFile(path, file);
+  const LoggedLines lines;
+  RunTraining(ConfigOf(kMlp, R"({"type": "Theta", "file": ")" + path + "\"}", 1), {});
+  CHECK_EQ(Count(lines.text(), begin + "num_steps 12 (there at most 11)" + end), 1);
+}
+
+TEST_CASE("lr multiplies the steps of a theta, and the average of a length that is not told") {
+  const TempDirectory directory;
+  const std::string whole = LearnedTheta(directory);
+  const auto with = [](const std::string& optimizer, const char* more) {
+    return optimizer.substr(0, optimizer.size() - 1) + ", " + more + "}";
+  };
+  const auto model = [&](const std::string& optimizer, int64_t steps) {
+    const std::string out = directory / "run";
+    const std::string model_path =
+        RunTraining(ConfigOf(kMlp, optimizer, 1, steps), {.out_dir = out, .overwrite = true})
+            .model_path;
+    const NamedArrays arrays = ReadArrayFile(model_path).arrays;
+    const auto values = arrays.At("params/mlp/linear_0/w").As<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  CHECK_EQ(model(with(whole, R"("lr": 1, "unknown_length": false)"), 5), model(whole, 5));
+  const std::vector<float> one = model(whole, 1);
+  const std::vector<float> scaled = model(with(whole, R"("lr": 0.25)"), 1);
+  const Training training(ConfigOf(kMlp, whole, 1));
+  const TrainState start = training.Start();
+  const int64_t offset = training.task().params_layout().Find("mlp/linear_0/w").offset;
+  double moved = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    const float before = start.params[offset + static_cast<Eigen::Index>(i)];
+    CHECK_EQ(scaled[i], before + (one[i] - before) * 0.25f);
+    moved = std::max(moved, std::abs(double{one[i]} - before));
+  }
+  CHECK_GT(moved, 1e-6);
+
+  // As an optimizer that was trained so.
+  const TempDirectory averaging;
+  const std::string averages = LearnedTheta(
+      averaging, {}, R"({"type": "UnknownLength", "optimizer": )" + std::string(kLearned) + "}");
+  for (const char* lr : {R"("lr": 1)", R"("lr": 0.25)"}) {
+    CAPTURE(lr);
+    const std::vector<float> average = model(with(averages, lr), 9);
+    CHECK_EQ(model(with(with(whole, lr), R"("unknown_length": true)"), 9), average);
+    CHECK_EQ(model(with(with(averages, lr), R"("unknown_length": true)"), 9), average);
+    CHECK_NE(model(with(whole, lr), 9), average);
+  }
+  CHECK_NE(model(with(averages, R"("lr": 0.25)"), 9), model(averages, 9));
 }
 
 TEST_CASE("A training goes on with the data that it began with alone") {

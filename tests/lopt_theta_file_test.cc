@@ -136,23 +136,33 @@ TEST_CASE("A range of training that cannot be is an error of the reader and of t
 TEST_CASE("A training is unlike those of a range where it is far outside") {
   const TrainedRange range = Trained(kMlp).trained_range;
   const auto unlike = [](const TrainedRange& trained, int64_t num_steps,
-                         const std::vector<int64_t>& tensors) {
-    return UnlikeTrained(trained, num_steps, tensors);
+                         const std::vector<int64_t>& tensors, int64_t batch_size = 0) {
+    return UnlikeTrained(trained, num_steps, tensors, batch_size);
   };
   CHECK(unlike(range, 15, {10240, 9760}).empty());
   CHECK(unlike(range, 0, {}).empty());
-  CHECK(unlike(range, 1000000, {1}).empty());
+  CHECK(unlike(range, 300, {1}, 4).empty());
+  CHECK(unlike(range, 300, {1}, 160).empty());
   const std::string begin = "this training is unlike all that the optimizer was trained on: ";
   CHECK(unlike(range, 14, {1}) == begin + "num_steps 14 (there at least 30)");
+  CHECK(unlike(range, 301, {1}) == begin + "num_steps 301 (there at most 300)");
+  CHECK(unlike(range, 20000, {1}, 3) ==
+        begin + "num_steps 20,000 (there at most 300), batches of 3 (there at least 8)");
+  CHECK(unlike(range, 0, {1}, 161) == begin + "batches of 161 (there at most 16)");
   CHECK(unlike(range, 0, {10000, 10001}) == begin + "20,001 parameters (there at most 2,000)");
   CHECK(unlike(range, 0, {10241}) == begin + "a tensor of 10,241 numbers (there at most 1,024)");
   CHECK(unlike(range, 1, {3000000}) ==
         begin +
             "num_steps 1 (there at least 30), 3,000,000 parameters (there at most 2,000), a tensor "
             "of 3,000,000 numbers (there at most 1,024)");
-  CHECK(unlike({}, 1, {3000000}).empty());
+  CHECK(unlike({}, 1, {3000000}, 1).empty());
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  CHECK(unlike({.most_params = kHuge, .largest_tensor = kHuge}, 1, {kHuge}).empty());
+  CHECK(unlike({.longest_training = kHuge,
+                .largest_batch = kHuge,
+                .most_params = kHuge,
+                .largest_tensor = kHuge},
+               kHuge, {kHuge}, kHuge)
+            .empty());
   CHECK(!unlike({.shortest_training = kHuge}, 1, {}).empty());
 }
 

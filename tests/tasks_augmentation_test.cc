@@ -11,6 +11,7 @@
 #include "lopt/tasks/augment/ctaugment/rates.h"
 #include "lopt/tasks/data/image_data.h"
 #include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/image/torch_model.h"
 #include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 
@@ -351,6 +352,29 @@ TEST_CASE("Rates move towards the probability that the network gives the label")
     const bool expected = rate == 1 || std::abs(rate - 0.991) < 1e-6 ||
                           std::abs(rate - (0.991 * 0.99 + 0.001)) < 1e-6;
     CHECK(expected);
+  }
+}
+
+TEST_CASE("A model for PyTorch is refused where the task changes the images of every split") {
+  const TaskResources resources("");
+  const auto error = [&](const std::string& type, const std::string& augment) {
+    const auto task = TaskRegistry().Make(
+        Config::Parse(R"({"type": ")" + type + R"(", "augment": {"type": ")" + augment + "\"}}",
+                      "test"),
+        resources);
+    const std::vector<float> params(static_cast<size_t>(task->params_layout().size()));
+    const std::vector<float> state(static_cast<size_t>(task->model_state_layout().size()));
+    return ErrorOf([&] { MakeTorchModel(type, *task, params, state); });
+  };
+  for (const std::string type : {"ImageMLP", "ImageConv"}) {
+    CAPTURE(type);
+    CHECK(error(type, "None") == "no error");
+    CHECK(error(type, "CTAugment") == "no error");
+    CHECK(error(type, "Drawn") ==
+          type +
+              ": augment is 'Drawn', which changes the images of every split, and an exported "
+              "model would see them unchanged; only models of an augment that is for training "
+              "alone can be exported, such as 'None' and 'CTAugment'");
   }
 }
 

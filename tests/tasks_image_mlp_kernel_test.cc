@@ -9,6 +9,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/layout.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/processor.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
 #include "tests/farthest.h"
 #include "tests/image_rows.h"
@@ -207,6 +208,27 @@ TEST_CASE("A batch norm's running statistics move a tenth of the way to the batc
     function(problem.shape, problem.Evaluation(gradient, statistics), scratch);
     CHECK(statistics[0] == doctest::Approx(0.1 * 3));
     problem.train = true;
+  }
+}
+
+TEST_CASE("Paced stores change no bit of losses and gradients") {
+  const auto run = [](bool paced, const Problem& problem) {
+    const PacedStoresScope scope(paced);
+    return Run(MlpLoss, problem);
+  };
+  for (const int64_t examples : {1, 7, 33, 128}) {
+    for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{
+             {64, 32, 10}, {1, 31, 7, 4}, {16, 33, 10}, {4, 1, 2}, {300, 64, 48, 11}}) {
+      CAPTURE(examples);
+      CAPTURE(ToString(sizes));
+      const Problem problem = MakeProblem(sizes, Activation::kRelu, examples);
+      OnEveryIsa([&] {
+        const Outcome paced = run(true, problem);
+        const Outcome at_once = run(false, problem);
+        CHECK(paced.result.loss == at_once.result.loss);
+        CHECK(paced.gradient == at_once.gradient);
+      });
+    }
   }
 }
 

@@ -632,7 +632,7 @@ TEST_CASE("No command changes a byte of what another command or another program 
     const std::string out = scratch / made.name;
     for (const std::string& file : made.files) {
       MakeDirectories(std::filesystem::path(out + "/" + file).parent_path());
-      WriteTextFile(out + "/" + file, made.name == "a fit" ? R"({"format": "lopt fit 3"})" : "{}");
+      WriteTextFile(out + "/" + file, made.name == "a fit" ? R"({"format": "lopt fit 4"})" : "{}");
     }
     const auto before = BytesIn(out);
     for (const Words& command : commands) {

@@ -910,6 +910,12 @@ TEST_CASE("What a command line says of other machines is refused unless it is sa
            "lopt: --init-method tcp://127.0.0.1:1 wants WORLD_SIZE in the environment\n");
   CHECK_EQ(error({"meta-train", "--preset", "smoke", "--token-file", "x"}),
            "lopt: --token-file is about workers elsewhere; it wants --listen or --init-method\n");
+  const FinishedProcess misplaced =
+      RunProcess({"/usr/bin/env", "WORLD_SIZE=4", "RANK=3", "LOCAL_WORLD_SIZE=2", "LOCAL_RANK=2",
+                  kLopt, "meta-train", "--preset", "smoke", "--init-method", "tcp://127.0.0.1:1"});
+  CHECK_EQ(misplaced.exit_code, 2);
+  CHECK_EQ(misplaced.errors,
+           "lopt: LOCAL_RANK in the environment is '2'; wanted is a number from 0 to 1\n");
 }
 
 }  // namespace

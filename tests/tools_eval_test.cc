@@ -196,7 +196,7 @@ size_t WidestLine(const std::string& text) {
   return widest;
 }
 
-TEST_CASE("The end is one table as wide as the terminal, the verdict and where all figures are") {
+TEST_CASE("The end is two tables as wide as the terminal, the verdict and where all figures are") {
   const TempDirectory scratch;
   const std::string name =
       "a-learned-optimizer-with-a-name-of-many-words-that-no-table-has-room-for";
@@ -217,7 +217,9 @@ TEST_CASE("The end is one table as wide as the terminal, the verdict and where a
       narrow.find("Test losses on image-mlp after 5 steps, interquartile means over 3 seeds:\r\n");
   REQUIRE(table != std::string::npos);
   CHECK(WidestLine(narrow.substr(table)) == 80);
-  CHECK(Has(narrow, "\n> a-learned-op"));
+  CHECK(Has(narrow, "\r\n\r\nNothing tuned:\r\n  optimizer "));
+  CHECK(At(narrow, "\n> a-learned-op") < At(narrow, "\nEverything tuned with equal trials:\r\n"));
+  CHECK(At(narrow, "\nEverything tuned with equal trials:\r\n") < At(narrow, "\n  Adam "));
   CHECK_FALSE(Has(narrow, "\n> " + name + "  "));
   CHECK_FALSE(Has(narrow, "\x1b[1m"));
   CHECK(Has(narrow, "\n" + name + " is"));
@@ -236,7 +238,7 @@ TEST_CASE("The end is one table as wide as the terminal, the verdict and where a
 }
 
 TEST_CASE(
-    "Off a terminal the table has 80 columns, and --verbose adds the others with their notes") {
+    "Off a terminal the tables have 80 columns, and --verbose adds the others with their notes") {
   const TempDirectory scratch;
   const auto eval = [&](Words more) {
     const Words words = {
@@ -284,7 +286,7 @@ TEST_CASE("Without anything to judge it says what it would do, and does nothing"
         R"(lopt: Nothing was run: give --theta, --baselines, --preset or --tasks.
 
 With --theta recommended lopt eval would train the preset image-mlp, 1 task:
-  Half a minute on two cores: the 8x8 image MLP with one hidden layer of 32.
+  Half a minute of processor time: the 8x8 image MLP with one hidden layer of 32.
   to tune 17 baselines: 300 steps x 21 trials x 4 seeds, 428,400 inner steps
   to judge 24 optimizers: 300 steps x 16 seeds, 115,200 inner steps
 The time left is shown from the first trainings on. Without a learned optimizer:

@@ -20,6 +20,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/lopt/use/c_source.h"
+#include "lopt/lopt/use/tensor_updates.h"
 #include "tests/error_of.h"
 #include "tests/farthest.h"
 #include "tests/paths.h"
@@ -68,7 +69,7 @@ std::string SizeMacro(const std::string& what, const Shape& shape) {
   return fmt::format("LOPT_{}_{}({})", what, shape.size(), fmt::join(shape, ", "));
 }
 
-// An exported file as a shared library, with what its macros say.
+// An exported file as a shared library, with what its macros say. `compiler` may have options.
 class Library {
  public:
   Library(const std::string& source, const std::string& compiler) {
@@ -167,22 +168,25 @@ constexpr float kUntouched = 123.0f;
 // The largest |p - native p| / (1 + |native p|) in 100 steps. A tensor begins at 0; some have no
 // gradient for a while, one that shrinks, or elements with gradients of many sizes. Params are
 // drawn to 1: near 0 the rules see them as on a logarithmic scale, where rounding errors are large.
-double LargestDifference(const ThetaFile& file, const Library& library) {
+double LargestDifference(const ThetaFile& file, const Library& library,
+                         const StepOptions& options = {}) {
   const Layout layout = TestedLayout();
-  const auto rule = OptimizerRegistry()
-                        .Make(file.learned_optimizer)
-                        ->Bind(layout, {file.theta.data(), static_cast<size_t>(file.theta.size())});
+  TensorRules rules(file.learned_optimizer, file.theta);
   std::vector<float> wanted(static_cast<size_t>(layout.size()));
   Normal(KeyFromSeed(1), wanted);
   const LayoutEntry& zeros = layout.Find("p4");
   std::fill_n(&wanted[static_cast<size_t>(zeros.offset)], zeros.size, 0.0f);
   std::vector<float> got = wanted;
   got.push_back(kUntouched);
-  std::vector<float> native_state(static_cast<size_t>(rule->state_layout().size()));
+  std::vector<std::vector<float>> native_states;
+  for (const LayoutEntry& entry : layout.entries()) {
+    const UpdateRule& rule = rules.For(entry.shape);
+    native_states.emplace_back(static_cast<size_t>(rule.state_layout().size()));
+    rule.InitState({}, std::span(wanted).subspan(entry.offset, entry.size), native_states.back());
+  }
   std::vector<float> state(library.state_size() + 1, kUntouched);
   std::vector<float> scratch(library.scratch_size() + 1, kUntouched);
   Workspace workspace;
-  rule->InitState({}, wanted, native_state);
   CHECK_EQ(library.Init(state.data()), 0);
   double largest = 0;
   std::vector<float> gradient(wanted.size());
@@ -196,7 +200,16 @@ double LargestDifference(const ThetaFile& file, const Library& library) {
         gradient[i] = static_cast<float>(scale * size * (wanted[i] - 1 + 0.5 * gradient[i]));
       }
     }
-    rule->Update({.step = step, .num_steps = kSteps}, gradient, wanted, native_state, workspace);
+    for (size_t n = 0; n < layout.entries().size(); ++n) {
+      const LayoutEntry& entry = layout.entries()[n];
+      RunUpdate({.rule = &rules.For(entry.shape),
+                 .info = {.step = step, .num_steps = kSteps},
+                 .options = options,
+                 .gradient = std::span(gradient).subspan(entry.offset, entry.size),
+                 .params = std::span(wanted).subspan(entry.offset, entry.size),
+                 .state = native_states[n]},
+                workspace);
+    }
     CHECK_EQ(library.Step(step, kSteps, got.data(), gradient.data(), state.data(), scratch.data()),
              0);
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -269,6 +282,19 @@ TEST_CASE("Exported C compiles without warnings and makes the native steps") {
       CHECK(difference <= 1e-5);
     }
   }
+}
+
+TEST_CASE("LOPT_LR and LOPT_WEIGHT_DECAY of exported C are the options of tensor updates") {
+  const std::vector<std::string> compilers = Compilers();
+  if (compilers.empty()) return;
+  const ThetaFile file = Trained("recommended");
+  const std::string source = MakeCSource(file, "x.safetensors");
+  const Library slow(source, compilers.front() + " -DLOPT_LR=0.1f+0.2f");
+  CHECK(LargestDifference(file, slow, {.lr = 0.3}) <= 1e-5);
+  CHECK(LargestDifference(file, slow, {.lr = 0.29}) > 1e-5);
+  const Library both(source, compilers.front() + " -DLOPT_LR=0.3 -DLOPT_WEIGHT_DECAY=0.02f+0.03f");
+  CHECK(LargestDifference(file, both, {.lr = 0.3, .weight_decay = 0.05}) <= 1e-5);
+  CHECK(LargestDifference(file, both, {.lr = 0.3, .weight_decay = 0.04}) > 1e-5);
 }
 
 TEST_CASE("Exported C rests where the native rule does: squares of all gradients are no floats") {

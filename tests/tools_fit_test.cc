@@ -72,8 +72,8 @@ FitJudged Judged(const std::string& name, std::vector<double> losses) {
 // What is left of a result when what the clock says is taken away.
 std::vector<double> NumbersOf(const FitResult& result) {
   std::vector<double> numbers(result.theta.theta.begin(), result.theta.theta.end());
-  for (const FitSearch* search :
-       {&*result.record.steps, &*result.record.search, &*result.record.candidates}) {
+  for (const FitSearch* search : {&*result.record.steps, &*result.record.kinds,
+                                  &*result.record.search, &*result.record.candidates}) {
     for (const FitTrial& trial : search->trials) {
       numbers.push_back(trial.multiplier);
       numbers.push_back(trial.decay);
@@ -105,6 +105,15 @@ TEST_CASE("To be taken, a fit must beat the best of the others in every seed") {
   CHECK_FALSE(JudgeFit({Judged("fitted", {2, 2, 2}), Judged("start", {3, 3, 3}),
                         Judged("AdamW", {1, 1, 1})})
                   .take);
+}
+
+TEST_CASE("The verdict says what the best of the others was tuned to") {
+  std::vector<FitJudged> judged = {Judged("fitted", {2, 2, 2}), Judged("Muon", {1, 1, 1})};
+  judged[1].contender.tuned = {{"weight_decay", 0.1}, {"learning_rate", 0.03125}};
+  CHECK(Has(JudgeFit(judged).text,
+            "the best of the others is Muon (learning_rate 0.0312, weight_decay 0.1), with 1."));
+  judged.erase(judged.begin());
+  CHECK(Has(JudgeFit(judged).text, "Muon (learning_rate 0.0312, weight_decay 0.1) has the lowest"));
 }
 
 TEST_CASE("A training that diverged loses, of whichever optimizer it is") {
@@ -224,17 +233,18 @@ ThetaFile TrainedStart() {
   return file;
 }
 
-TEST_CASE("A trained start with orthogonal steps has four kinds, each with its own directions") {
+TEST_CASE("A trained start with orthogonal steps has five kinds, each with its own directions") {
   const ThetaFile start = TrainedStart();
   const Layout both({{"w", {2, 3}}, {"b", {3}}});
-  CHECK(FitKindsOf(start, both) ==
-        std::vector<std::string>{kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind});
+  CHECK(FitKindsOf(start, both) == std::vector<std::string>{kTrainedKind, kAdamKind,
+                                                            kAdamVectorsKind, kPlainKind,
+                                                            kPlainAdamKind});
   CHECK(FitKindsOf(Start(), both) == std::vector<std::string>{kTrainedKind, kAdamKind});
   // No kind twice: without vectors or without matrices.
-  for (const Shape& shape : {Shape{2, 3}, Shape{6}}) {
-    CHECK(FitKindsOf(start, Layout({{"x", shape}})) ==
-          std::vector<std::string>{kTrainedKind, kAdamKind, kPlainKind});
-  }
+  CHECK(FitKindsOf(start, Layout({{"x", {2, 3}}})) ==
+        std::vector<std::string>{kTrainedKind, kAdamKind, kPlainKind, kPlainAdamKind});
+  CHECK(FitKindsOf(start, Layout({{"x", {6}}})) ==
+        std::vector<std::string>{kTrainedKind, kAdamKind, kPlainKind});
 
   const std::vector<float> params = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
   const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
@@ -254,10 +264,15 @@ TEST_CASE("A trained start with orthogonal steps has four kinds, each with its o
   // vector of the length step_size whose elements are equally large; both beside the decay.
   const auto options = ReadOptions<LearnedSchedulerOptions>(start.learned_optimizer);
   const std::vector<float> plain_step = of_kind(kPlainKind);
-  std::vector<double> moved;
-  for (size_t i = 0; i < params.size(); ++i) {
-    moved.push_back((params[i] * (1 - options.weight_decay) - plain_step[i]) / options.step_size);
-  }
+  const auto moved_by = [&](const std::vector<float>& step_of_kind) {
+    std::vector<double> moved;
+    for (size_t i = 0; i < params.size(); ++i) {
+      moved.push_back((params[i] * (1 - options.weight_decay) - step_of_kind[i]) /
+                      options.step_size);
+    }
+    return moved;
+  };
+  std::vector<double> moved = moved_by(plain_step);
   Eigen::Map<const Eigen::Matrix<double, 2, 3, Eigen::RowMajor>> matrix(moved.data());
   // Newton-Schulz leaves singular values between .7 and 1.2; those of the gradient are .54
   // and 1.31.
@@ -270,6 +285,18 @@ TEST_CASE("A trained start with orthogonal steps has four kinds, each with its o
     CHECK_EQ(moved[i],
              doctest::Approx(std::copysign(1 / std::sqrt(3.0), gradient[i])).epsilon(1e-3));
   }
+  // With Adam's directions the matrix, too, moves all of its elements equally far: by step_size
+  // over the root of its longer side.
+  const std::vector<double> moved_by_adam = moved_by(of_kind(kPlainAdamKind));
+  for (size_t i = 0; i < 9; ++i) {
+    CHECK_EQ(moved_by_adam[i],
+             doctest::Approx(std::copysign(1 / std::sqrt(3.0), gradient[i])).epsilon(1e-3));
+  }
+  // It is made for a task that may be longer or larger than those of the start's meta-training.
+  const ThetaFile made = MakeCandidate(start, {});
+  CHECK_GT(start.trained_horizon, 0);
+  CHECK_EQ(made.trained_horizon, 0);
+  CHECK_FALSE(made.trained_range.known());
   // A momentum is that of all directions.
   const ThetaFile file = MakeCandidate(start, {.kind = kAdamVectorsKind, .momentum = 0.75});
   const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
@@ -280,23 +307,31 @@ TEST_CASE("A trained start with orthogonal steps has four kinds, each with its o
   }
 }
 
-TEST_CASE("The search has the two kinds that were best in short trainings, and ends with one") {
+TEST_CASE("The search has the two kinds that were best in whole trainings, and ends with one") {
   const TempDirectory scratch;
   const FitResult result =
       RunFit(Request(kBowl, 0, 60), TrainedStart(), {.out_dir = scratch / "fit", .threads = 2});
   const std::vector<FitTrial>& steps = result.record.steps->trials;
   REQUIRE_EQ(steps.size(), 21);  // the bowl has no matrices
-  std::vector<std::pair<double, std::string>> best;
-  for (size_t first = 0; first < 21; first += 7) {
-    double lowest = 1e9;
-    for (size_t i = first; i < first + 7; ++i) {
-      CHECK_EQ(steps[i].kind, steps[first].kind);
-      lowest = std::min(lowest, steps[i].loss.value_or(1e9));
-    }
-    best.emplace_back(lowest, steps[first].kind);
+  // The start as it is, and each kind with the multiplier that was best in short trainings.
+  const std::vector<FitTrial>& tried = result.record.kinds->trials;
+  CHECK_EQ(tried.front().name, "start");
+  std::map<std::string, double> lowest;
+  for (const FitTrial& trial : tried) {
+    const double loss = trial.loss.value_or(1e9);
+    if (!lowest.contains(trial.kind) || loss < lowest[trial.kind]) lowest[trial.kind] = loss;
+    if (&trial == &tried.front()) continue;
+    const auto first = std::ranges::find(steps, trial.kind, &FitTrial::kind);
+    const auto short_one = std::ranges::min_element(
+        first, first + 7, {}, [](const FitTrial& one) { return one.loss.value_or(1e9); });
+    CHECK_EQ(trial.multiplier, short_one->multiplier);
   }
+  std::vector<std::pair<double, std::string>> best;
+  for (const auto& [kind, loss] : lowest) best.emplace_back(loss, kind);
   std::ranges::sort(best);
-  // 60 trainings: 21 quarters of one (5), 5 or 6 optimizers with three seeds, and these.
+  REQUIRE_EQ(best.size(), 3);
+  // 60 trainings: 21 quarters of one (5), one or two kinds and the start, 5 optimizers with three
+  // seeds, and these.
   const std::vector<FitTrial>& trials = result.record.search->trials;
   REQUIRE_GE(trials.size(), 21);
   const std::string kinds[2] = {best[0].second, best[1].second};
@@ -318,17 +353,20 @@ TEST_CASE("Of a start that has Adam's directions itself no others are tried") {
   const TempDirectory scratch;
   const FitResult result = RunFit(Request(kBowl, 0, 30), start, {.out_dir = scratch / "fit"});
   CHECK_EQ(result.record.steps->trials.size(), 7);
-  // 30 trainings: 7 quarters of one (1), 3 optimizers with three seeds (9), and these.
-  CHECK_EQ(result.record.search->trials.size(), 20);
+  // 30 trainings: 7 quarters of one (1), 3 optimizers with three seeds (9), and these, one of which
+  // is both.
+  CHECK_EQ(result.record.kinds->trials.size() + result.record.search->trials.size(), 21);
 }
 
 TEST_CASE("The search tries each kind of directions, then the better one") {
   const TempDirectory scratch;
   const FitResult result =
       RunFit(Request(kBowl, 0, 42), Start(), {.out_dir = scratch / "fit", .threads = 2});
-  // 42 trainings: 14 quarters of one (3), 4 optimizers with three seeds (12), and these.
+  // 42 trainings: 14 quarters of one (3), 4 optimizers with three seeds (12), and these, two of
+  // which are both.
   const std::vector<FitTrial>& trials = result.record.search->trials;
-  REQUIRE_EQ(trials.size(), 27);
+  const std::vector<FitTrial>& tried = result.record.kinds->trials;
+  REQUIRE_EQ(trials.size() + tried.size(), 29);
   const std::string kinds[2] = {trials[0].kind, trials[7].kind};
   CHECK_NE(kinds[0], kinds[1]);
   double best[2] = {1e9, 1e9};
@@ -337,22 +375,31 @@ TEST_CASE("The search tries each kind of directions, then the better one") {
     best[i / 7] = std::min(best[i / 7], trials[i].loss.value_or(1e9));
   }
   for (size_t i = 14; i < 21; ++i) CHECK_EQ(trials[i].kind, kinds[best[1] < best[0]]);
-  // A kind as it is comes first, with the multiplier that was best in short trainings.
+  // What compared the kinds comes first.
   for (const size_t first : {0, 7}) {
-    const FitTrial* best_short = nullptr;
-    for (const FitTrial& one : result.record.steps->trials) {
-      if (one.kind != trials[first].kind) continue;
-      if (best_short == nullptr || one.loss.value_or(1e9) < best_short->loss.value_or(1e9)) {
-        best_short = &one;
-      }
-    }
-    CHECK_EQ(trials[first].multiplier, best_short->multiplier);
+    CHECK(std::ranges::any_of(tried, [&](const FitTrial& one) {
+      return one.kind == trials[first].kind && one.multiplier == trials[first].multiplier &&
+             one.loss == trials[first].loss;
+    }));
     CHECK_EQ(trials[first].decay, 1);
     CHECK_FALSE(trials[first].momentum.has_value());
     CHECK_NE(trials[first + 1].decay, 1);
     CHECK(trials[first + 1].momentum.has_value());
   }
   CHECK_EQ(result.record.bases->trials.size(), 4);
+}
+
+TEST_CASE("A round may have the trial alone that compared the kinds") {
+  for (int64_t trials = 20; trials <= 23; ++trials) {
+    CAPTURE(trials);
+    const TempDirectory scratch;
+    const FitResult result =
+        RunFit(Request(kBowl, 0, trials), Start(), {.out_dir = scratch / "fit", .threads = 2});
+    CHECK_FALSE(result.interrupted);
+    // 14 quarters of a training (3), 3 optimizers with three seeds, and these.
+    const size_t searched = result.record.search->trials.size();
+    CHECK_EQ(static_cast<int64_t>(searched + result.record.kinds->trials.size()), trials - 10);
+  }
 }
 
 // A loss that no optimizer can change.
@@ -597,6 +644,14 @@ TEST_CASE("A stop leaves the best so far: the start, then what the search found"
   const FitResult first = stop_in("step sizes", ExistingFit::kRefuse);
   CHECK(first.interrupted);
   CHECK(first.theta.theta == Start(20).theta);
+  // The start's steps are far too large, so the first whole trainings find what is better.
+  const FitResult early = stop_in("searching", ExistingFit::kResume);
+  CHECK(early.interrupted);
+  CHECK_FALSE(early.record.search.has_value());
+  const FitSearch& kinds = *early.record.kinds;
+  const ThetaFile found = MakeCandidate(Start(20), kinds.trials[static_cast<size_t>(kinds.best)]);
+  CHECK(early.theta.theta != Start(20).theta);
+  CHECK(early.theta.theta == found.theta);
   const FitResult second = stop_in("meta-training", ExistingFit::kResume);
   CHECK(second.interrupted);
   CHECK(second.theta.theta != Start(20).theta);
@@ -617,7 +672,7 @@ FitRecord MeasuredRecord(double minutes) {
                                {"AdamW-cosine-decay", 1},
                                {"Muon-cosine", 1},
                                {"random-search", 1}};
-  record.measured->kinds = {kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind};
+  record.measured->kinds = {kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind, kPlainAdamKind};
   return record;
 }
 
@@ -632,13 +687,17 @@ double SecondsOfFit(double minutes, double training, int threads) {
   };
   const int64_t seeds = plan.SearchSeeds();
   record.measured->search_seeds = seeds;
-  record.steps = FitSearch{.seconds = 4 * seconds_of(7) / 4, .trials = std::vector<FitTrial>(28)};
+  record.steps = FitSearch{.seconds = 5 * seconds_of(7) / 4, .trials = std::vector<FitTrial>(35)};
+  record.kinds = FitSearch{.seconds = seconds_of(6 * seeds), .trials = std::vector<FitTrial>(6)};
   for (;;) {
     const int64_t more = plan.NextRound();
     if (more == 0) break;
     FitSearch search = record.search.value_or(FitSearch());
-    search.seconds += seconds_of(more * seeds);
-    search.trials.resize(search.trials.size() + static_cast<size_t>(more));
+    // The first of the first two rounds is one of the six above.
+    const bool begins = search.trials.size() < 14;
+    search.seconds += seconds_of((begins ? more - 1 : more) * seeds);
+    search.trials.insert(search.trials.end(), static_cast<size_t>(more),
+                         {.kind = search.trials.size() == 7 ? kAdamKind : kTrainedKind});
     record.search = search;
   }
   const int64_t finalists = Finalists(std::ssize(record.search->trials));
@@ -671,16 +730,22 @@ TEST_CASE("A fit uses its minutes, also where trainings take another time than w
   }
 }
 
-TEST_CASE("With four kinds the least time is that of 150 trainings") {
-  // Measuring takes 4 s, 28 quarters of a training 7, one round for each of two kinds 14, and three
-  // seeds of three candidates 9: 34 s. Each of three rivals is tuned as long, and 15 trainings
-  // judge: 151 s.
+TEST_CASE("With five kinds the least time is that of 160 trainings") {
+  // Measuring takes 4 s, 35 quarters of a training 8.75, the start and each kind 6, a round for
+  // each of two kinds 12 beside these, and three seeds of three candidates 9: 39.75 s. Each of
+  // three rivals is tuned as long, and 15 trainings judge: 174 s.
   FitRecord record = MeasuredRecord(2.5);
   CHECK_NE(
       ErrorOf([&] { FitPlan(record, 1).RequireTime(); }).find("give at least 3, or fewer steps"),
       std::string::npos);
-  record.request.minutes = 152. / 60;
+  record.request.minutes = 174.5 / 60;
   FitPlan(record, 1).RequireTime();
+  // Fewer steps would not help where measuring takes most of it.
+  record.request.minutes = 3;
+  record.measured->seconds = 40;
+  CHECK_EQ(ErrorOf([&] { FitPlan(record, 1).RequireTime(); }),
+           "fit: to measure how fast the task is trained took 40 s, so that 3 minutes are "
+           "too few: give at least 6");
 }
 
 TEST_CASE("A rival gets less trials where those of the one before took longer than measured") {
@@ -695,12 +760,12 @@ TEST_CASE("A rival gets less trials where those of the one before took longer th
 }
 
 TEST_CASE("Meta-training gets half of the time, or more, if that is enough for 10 updates") {
-  // Of 60 minutes 15 are for fitting: 900 seconds less judging, measuring, step sizes and trainings
-  // that decide.
+  // Of 60 minutes 15 are for fitting: 900 seconds less judging, measuring, step sizes, kinds and
+  // trainings that decide.
   FitRecord record = MeasuredRecord(60);
   const FitPlan plan(record, 1);
   const double fitting = (3600. - 15) / 4;
-  const double left = fitting - 4 - 3.5 - 3 * (1.0 + static_cast<double>(Finalists(7))) - 3;
+  const double left = fitting - 4 - 8.75 - 6 - 3 * (1.0 + static_cast<double>(Finalists(7))) - 3;
   record.measured->update_seconds = 10;
   CHECK_EQ(plan.UpdatesBesideSearch(), static_cast<int64_t>(left / 20));
   record.measured->update_seconds = 43;
@@ -714,7 +779,7 @@ TEST_CASE("Meta-training gets half of the time, or more, if that is enough for 1
   week.measured->update_seconds = 100;
   CHECK_EQ(FitPlan(week, 1).SearchSeeds(), 8);
   CHECK_EQ(FitPlan(week, 1).UpdatesBesideSearch(),
-           static_cast<int64_t>(((7 * 24 * 3600. - 15) / 4 - 4 - 3.5 - 12 - 1120) / 100));
+           static_cast<int64_t>(((7 * 24 * 3600. - 15) / 4 - 4 - 8.75 - 6 - 12 - 1120) / 100));
   // With a training of 80 steps an update trains it about 20 times.
   CHECK(plan.MayMetaTrain());
   CHECK_FALSE(FitPlan(MeasuredRecord(3), 1).MayMetaTrain());

@@ -591,6 +591,24 @@ TEST_CASE("An evaluation that is killed while it begins is begun anew") {
   CHECK(sweep.Run().exit_code == 0);
 }
 
+TEST_CASE("Options about learned optimizers are not among those of the baselines' evaluation") {
+  const StubSweep sweep(R"("a": [])");
+  ReplaceInFile(sweep / "project/list.json", R"("baselines": "none")",
+                R"("baselines": "Adam", "options": ["--learned-optimizer", "{\"type\": \"Celo\"}",
+      "--seeds", "4", "--start", "--learned-optimizer={}", "--unknown-length", "--trials", "2",
+      "--tune-learned", "--despite-failed-check"])");
+  REQUIRE(sweep.Run().exit_code == 0);
+  const auto arguments_in = [](const std::string& record) {
+    return nlohmann::json::parse(ReadTextFile(record)).at("arguments").get<Words>();
+  };
+  CHECK(arguments_in(sweep.Out() + "/baselines/eval.json") ==
+        Words{"eval", "--preset", "smoke", "--seeds", "4", "--trials", "2", "--baselines", "Adam"});
+  CHECK(arguments_in(sweep.Of("a/seed-0/eval.json")) ==
+        Words{"eval", "--preset", "smoke", "--learned-optimizer", R"({"type": "Celo"})", "--seeds",
+              "4", "--start", "--learned-optimizer={}", "--unknown-length", "--trials", "2",
+              "--tune-learned", "--despite-failed-check", "--baselines", "none"});
+}
+
 TEST_CASE("A sweep goes on where its output is lost") {
   const StubSweep sweep;
   const FinishedProcess lost = sweep.Run("", "", ">/dev/full");

@@ -652,11 +652,24 @@ TEST_CASE("A training beyond the trained horizon is warned of once") {
   const size_t at = errors.find(warning);
   CHECK(at != std::string::npos);
   CHECK(errors.find("was trained for", at + warning.size()) == std::string::npos);
+
+  // Where num_steps says so, the first step warns, and no other.
+  for (const int64_t num_steps : {3, 4}) {
+    LearnedOptimizer told(params, theta, Options().num_steps(num_steps));
+    const std::string first = Errors([&] { Train(&told, params, 0, 1); });
+    CHECK(Count(first, ": num_steps 4 (there at most 3). Try") == num_steps - 3);
+    CHECK(Errors([&] { Train(&told, params, 1, 3); }).empty());
+    CHECK(Count(Errors([&] { Train(&told, params, 3, 5); }), warning) == 4 - num_steps);
+  }
 }
 
 TEST_CASE("A training unlike all that the optimizer was trained on is warned of once") {
   ThetaFile theta = Theta();
-  theta.trained_range = {.shortest_training = 10, .most_params = 6, .largest_tensor = 3};
+  theta.trained_range = {.shortest_training = 10,
+                         .smallest_batch = 8,
+                         .largest_batch = 16,
+                         .most_params = 6,
+                         .largest_tensor = 3};
   const auto warnings = [&](int64_t size, const Options& options) {
     const Tensors params = {torch::ones({size}), torch::ones({size})};
     LearnedOptimizer optimizer(params, theta, options);
@@ -664,7 +677,10 @@ TEST_CASE("A training unlike all that the optimizer was trained on is warned of 
     return Errors([&] { Train(&optimizer, params, 0, 3); });
   };
   CHECK(warnings(30, Options()).empty());
-  CHECK(warnings(30, Options().num_steps(5)).empty());
+  CHECK(warnings(30, Options().num_steps(5).batch_size(4)).empty());
+  CHECK(Count(warnings(30, Options().batch_size(3)), ": batches of 3 (there at least 8). Try") ==
+        1);
+  CHECK(Count(warnings(30, Options().batch_size(161)), ": batches of 161 (there at most 16)") == 1);
   const std::string unlike = UnlikeTrained(theta.trained_range, 4, std::vector<int64_t>{31, 31});
   const std::string errors = warnings(31, Options().num_steps(4));
   const size_t at = errors.find("LearnedOptimizer: " + unlike);
@@ -1124,6 +1140,8 @@ TEST_CASE("A rule with a schedule without num_steps, or beyond it, is an error")
       ErrorOf([&] { LearnedOptimizer(params, Theta(kCosine)); }) ==
       "LearnedOptimizer: param group 0: LearnableAdam with schedule 'cosine' needs num_steps, the "
       "number of steps of the training, which is not given");
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().batch_size(-1)); }) ==
+        "LearnedOptimizer: batch_size must be at least 0, got -1");
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().num_steps(-1)); }) ==
         "LearnedOptimizer: num_steps must be at least 0, got -1");
   LearnedOptimizer optimizer(params, Theta(kCosine), Options().num_steps(2));

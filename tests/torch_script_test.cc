@@ -22,6 +22,7 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/use/tensor_updates.h"
 #include "lopt/tasks/data/idx.h"
 #include "lopt/tasks/data/image_data.h"
 #include "lopt/torch/torch_script_file.h"
@@ -79,7 +80,7 @@ struct Scripted {
     std::vector<c10::IValue> inputs = {param, gradient, state, step++};
     if (num_steps > 0) inputs.emplace_back(num_steps);
     if (loss) inputs.emplace_back(*loss);
-    const auto results = module.get_method("update")(inputs).toTuple()->elements().vec();
+    const auto results = module.get_method("update")(inputs, options).toTuple()->elements().vec();
     param = results[0].toTensor();
     state = results[1].toTensor();
   }
@@ -90,6 +91,7 @@ struct Scripted {
   int64_t step = 0;
   int64_t num_steps = 0;            // 0: not given to the script
   std::optional<double> loss = {};  // given where num_steps is
+  torch::jit::Kwargs options = {};  // others
 };
 
 // The largest |got - wanted|, as a part of the largest |wanted| where that is above 1.
@@ -222,6 +224,51 @@ TEST_CASE("Scripts of optimizers that change another's steps follow them on ever
       CHECK((scripted.state.numel() >= param.numel()));
     }
   }
+}
+
+TEST_CASE("lr and weight_decay of an exported script are those of tensor updates") {
+  const ThetaFile file = Drawn(
+      R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
+          "optimizer": {"type": "LearnableSGDM", "learning_rate": 10}}})");
+  torch::jit::Module module = Export(file);
+  TensorRules rules(file.learned_optimizer, file.theta);
+  const UpdateRule& rule = rules.For({7, 5});
+  const auto floats = [](const torch::Tensor& tensor) {
+    return std::span<float>(tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel()));
+  };
+  const torch::Tensor start = NormalTensor(KeyFromSeed(1), {7, 5});
+  const auto trained = [&](const StepOptions& options) {
+    torch::Tensor param = start.clone();
+    std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
+    rule.InitState({.num_steps = 8}, floats(param), state);
+    Scripted scripted(module, InTorchOrder(param).clone());
+    scripted.num_steps = 8;
+    scripted.options = {{"lr", options.lr}, {"weight_decay", options.weight_decay}};
+    Workspace scratch;
+    for (int64_t step = 0; step < scripted.num_steps; ++step) {
+      const torch::Tensor gradient =
+          NormalTensor(FoldIn(KeyFromSeed(2), static_cast<uint64_t>(step)), {7, 5});
+      RunUpdate({.rule = &rule,
+                 .info = {.step = step, .num_steps = scripted.num_steps},
+                 .options = options,
+                 .gradient = floats(gradient),
+                 .params = floats(param),
+                 .state = state},
+                scratch);
+      scripted.Update(InTorchOrder(gradient));
+    }
+    CHECK(Difference(scripted.param, InTorchOrder(param)) <= 1e-5);
+    return param;
+  };
+  const torch::Tensor plain = trained({});
+  CHECK(Difference(trained({.lr = 0.3}), plain) > 1e-3);
+  CHECK(Difference(trained({.weight_decay = 0.3}), plain) > 1e-3);
+  trained({.lr = 0.3, .weight_decay = 0.3});
+
+  Scripted wrong(module, start);
+  wrong.num_steps = 8;
+  wrong.options = {{"lr", -0.5}};
+  CHECK_THROWS_WITH(wrong.Update(start), doctest::Contains("lr and weight_decay must be numbers "));
 }
 
 TEST_CASE("An exported script of Celo2 and Celo2Base follows the golden steps") {

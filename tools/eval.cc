@@ -113,7 +113,7 @@ po::options_description EvalOptions() {
       "Train exactly what the file says: its initial params and its data rows, once, on the only "
       "task; with --theta or the theta in the file, without baselines. Writes replay.safetensors.");
   add("verbose",
-      "Also print the tables of tuned and untuned optimizers and of each task, with notes; "
+      "Also print more figures of tuned and untuned optimizers, those of each task, and notes; "
       "table.md always has them.");
   add("threads", po::value<int>()->value_name("N"),
       "Default: one for each core that the process may use.");
@@ -309,8 +309,8 @@ ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
                                         : ExistingEvaluation::kRefuse;
 }
 
-// The table in the width of the terminal, learned optimizers in bold where it has colours, and the
-// verdict.
+// The tables in the width of the terminal, learned optimizers in bold where it has colours, and
+// the verdict.
 void PrintTable(const Summary& summary) {
   const int terminal = TerminalColumns(stdout);
   const int columns = terminal > 0 ? terminal : static_cast<int>(kTerminalColumns);

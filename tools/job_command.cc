@@ -10,6 +10,7 @@
 
 #include "lopt/base/cores.h"
 #include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/transport/end_job.h"

@@ -337,7 +337,7 @@ int TrainAsRank(const po::variables_map& values, Transport* transport) {
                               ? ThreadsOption(values)
                               : std::max(1, AvailableCores() / rendezvous.processes_on_host);
       return RunWorker(values, ReadNetworkOptions(values, rendezvous.address), threads, true,
-                       kRendezvousSeconds);
+                       kRendezvousSeconds, rendezvous.place_on_host);
     }
     if (rendezvous.world_size > 1) {
       listening = {.address = rendezvous.address,

@@ -47,6 +47,11 @@ Rendezvous ReadRendezvous(const std::string& method) {
     found.processes_on_host =
         NumberFromEnvironment("LOCAL_WORLD_SIZE", method, 1, found.world_size);
   }
+  if (std::getenv("LOCAL_RANK") != nullptr) {
+    const bool counted = std::getenv("LOCAL_WORLD_SIZE") != nullptr;
+    const int processes = counted ? found.processes_on_host : found.world_size;
+    found.place_on_host = NumberFromEnvironment("LOCAL_RANK", method, 0, processes - 1);
+  }
   if (tcp) {
     found.address = method.substr(kTcp.size());
     return found;

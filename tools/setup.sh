@@ -1,10 +1,9 @@
 # Shared by quickstart and run_tests, which source it: installs packages, configures and builds.
 # They run from the repository root.
 
-command_line="tools/$(basename "$0")"
-if [ $# != 0 ]; then
-  command_line+=$(printf ' %q' "$@")
-fi
+# The command from the repository root, and as it was typed.
+command_line="tools/$(basename "$0")$([ $# = 0 ] || printf ' %q' "$@")"
+typed="$(printf '%q' "$0")${command_line#"tools/$(basename "$0")"}"
 
 # What building and running needs.
 build_packages=(
@@ -21,8 +20,9 @@ python_packages=(python3-dev python3-venv python3-numpy)
 # What the tests need besides: they are linked by mold, the Python optimizer runs under PyTorch, certificates are made, manifests are compared with
 # schemas.
 test_packages=(mold openssl python3-jsonschema python3-torch python3-yaml)
-# What only nightly tests need: the report is looked at in a browser, shells complete command lines, the notebook is run.
-nightly_packages=(chromium fish fonts-dejavu-core python3-ipykernel python3-nbclient zsh)
+# What only nightly tests need, and that of the manual page: the report is looked at in a browser, shells complete command lines, the notebook is run, bare
+# roots are made.
+nightly_packages=(chromium fish fonts-dejavu-core man-db mmdebstrap python3-ipykernel python3-nbclient uidmap zsh)
 # What makes a Debian package (cpack).
 packaging_packages=(dpkg-dev file)
 lint_packages=(clang-format clang-tidy)
@@ -48,25 +48,30 @@ offered() {
   [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null) == "$1:"*"Candidate: "[^\(]* ]]
 }
 
+# lists_fetched: whether apt knows of packages that are not installed.
+lists_fetched() {
+  [[ $(LC_ALL=C apt-cache policy "${build_packages[0]}" 2>/dev/null) == *" Packages"* ]]
+}
+
 # install_packages NAME...: installs what is missing of these packages. Returns at once where nothing is. Where it cannot install it stops, with one
 # command to paste.
 install_packages() {
-  local missing=() wanted=() left_out=() apt=(apt-get) name again
+  local missing=() wanted=() left_out=() apt=() name again
   if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
     return
   fi
-  again="LOPT_NO_INSTALL=1 $command_line"
+  again="LOPT_NO_INSTALL=1 $typed"
   case $system in
     "debian 12" | "debian 13" | "ubuntu 24.04") ;;
     *)
       echo "Packages are installed on Debian 12 and 13 and Ubuntu 24.04 only; this system is '$system'." >&2
       if command -v apt-get >/dev/null; then
         echo "It has apt-get, so this may do, where the names are the same:" >&2
-        echo "  sudo apt-get install --no-install-recommends $* && $again" >&2
+        echo "  sudo apt-get update && sudo apt-get install --no-install-recommends $* && $again" >&2
       else
         {
           echo "In a container of Debian it goes on (docker does, too):"
-          echo "  podman run --rm -it -v \"\$PWD\":/lopt -w /lopt debian:12 $command_line"
+          echo "  podman run --rm -it -v $(printf '%q' "$PWD"):/lopt:z -w /lopt debian:12 $command_line"
           echo "Without one, install what these Debian packages hold, then run $again:"
           printf '  %s\n' "$*"
         } >&2
@@ -82,20 +87,24 @@ install_packages() {
   if [ ${#missing[@]} = 0 ]; then
     return
   fi
-  if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null || ! sudo -l apt-get >/dev/null; then
+  if [ "$(id -u)" = 0 ]; then
+    apt=(apt-get)
+  elif command -v sudo >/dev/null && sudo -l apt-get >/dev/null; then
+    apt=(sudo apt-get)
+  fi
+  if [ ${#apt[@]} != 0 ]; then
+    "${apt[@]}" update -q
+    if ! lists_fetched; then
       {
-        echo "These packages are missing, and this user is not root and may not use sudo. As root, run:"
-        echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+        echo "No lists of packages were fetched, for the reason above, so nothing can be installed."
+        echo "With what is installed: $again"
       } >&2
       exit 1
     fi
-    apt=(sudo apt-get)
   fi
-  "${apt[@]}" update -q
   # What some tests want, not every system has: Ubuntu's Chromium is none of its packages.
   for name in "${missing[@]}"; do
-    if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} " == *" $name "* ]] && ! offered "$name"; then
+    if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} " == *" $name "* ]] && lists_fetched && ! offered "$name"; then
       left_out+=("$name")
     else
       wanted+=("$name")
@@ -106,6 +115,13 @@ install_packages() {
   fi
   if [ ${#wanted[@]} = 0 ]; then
     return
+  fi
+  if [ ${#apt[@]} = 0 ]; then
+    {
+      echo "These packages are missing, and this user is not root and may not use sudo. As root, run:"
+      echo "  apt-get update && apt-get install --no-install-recommends ${wanted[*]}"
+    } >&2
+    exit 1
   fi
   echo "Installing ${wanted[*]}"
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${wanted[@]}"
@@ -124,6 +140,7 @@ virtual_environment() {
     {
       echo "$command_line: the virtual environment $environment was not made; the reason is above."
       echo "It needs python3-venv, and PyPI (behind a proxy set https_proxy; PIP_INDEX_URL names a mirror) for $*"
+      echo "LOPT_NO_INSTALL=1 tools/run_tests fetches nothing, and leaves out what needs it."
     } >&2
     exit 1
   fi

@@ -50,7 +50,11 @@ std::string CudaLine() {
   std::vector<std::string> gpus;
   for (int i = 0; i < found.count; ++i) {
     const std::string name = fmt::format("cuda:{}", i);
-    gpus.push_back(fmt::format("{} is {}", name, FindDevice(name)->description()));
+    try {
+      gpus.push_back(fmt::format("{} is {}", name, FindDevice(name)->description()));
+    } catch (const Error& error) {
+      gpus.push_back(fmt::format("{} cannot be opened: {}", name, error.what()));
+    }
   }
   return fmt::format("{}; {}", found.version, fmt::join(gpus, "; "));
 }

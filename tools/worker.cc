@@ -48,11 +48,12 @@ po::options_description WorkerOptions() {
 }  // namespace
 
 int RunWorker(const po::variables_map& values, const NetworkOptions& network, int threads,
-              bool one_job, double patience_seconds) {
+              bool one_job, double patience_seconds, int place_on_host) {
   ElasticWorkerOptions options{.threads = threads,
                                .version = VersionAndCommit(GetBuildInfo()),
                                .data_dir = TextOption(values, "data-dir"),
                                .device = TextOption(values, "device"),
+                               .place_on_host = place_on_host,
                                .stop = StopOnSignals(one_job ? "" : "this window"),
                                .token = network.secrets.token,
                                .one_job = one_job,

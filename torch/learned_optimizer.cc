@@ -72,7 +72,10 @@ void CheckOptions(const torch::optim::OptimizerOptions& options, const std::stri
             "{}: {} must be a number from 0 to {:.3g}, the largest of float32, got {}", who, name,
             kLargest, value);
   }
-  Require(own->num_steps() >= 0, "{}: num_steps must be at least 0, got {}", who, own->num_steps());
+  for (const auto& [name, value] :
+       {std::pair("num_steps", own->num_steps()), std::pair("batch_size", own->batch_size())}) {
+    Require(value >= 0, "{}: {} must be at least 0, got {}", who, name, value);
+  }
   Require(needs_num_steps.empty() || own->num_steps() > 0,
           "{}: {} needs num_steps, the number of steps of the training, which is not given", who,
           needs_num_steps);
@@ -245,6 +248,7 @@ struct LearnedOptimizer::Rules {
         tensors(config, theta_file.theta),
         horizon(theta_file.trained_horizon),
         range(theta_file.trained_range) {
+    range.longest_training = horizon;  // also where that alone is known
     // Whose averages nobody would see here.
     RequireStepsMakeParams(tensors.For({2}), "LearnedOptimizer");
   }
@@ -262,17 +266,20 @@ struct LearnedOptimizer::Rules {
   }
 
   // Says once, at the first step, what of a training is unlike all that the optimizer was trained
-  // on. `num_steps`: 0 if unknown; `tensors`: the sizes of those that have a gradient.
-  void CompareWithTrained(int64_t num_steps, std::span<const int64_t> tensors) {
+  // on. `num_steps`, `batch_size`: 0 if unknown; `tensors`: the sizes of those that have a
+  // gradient.
+  void CompareWithTrained(int64_t num_steps, int64_t batch_size, std::span<const int64_t> tensors) {
     if (compared || tensors.empty()) return;
     compared = true;
-    const std::string unlike = UnlikeTrained(range, num_steps, tensors);
+    const std::string unlike = UnlikeTrained(range, num_steps, tensors, batch_size);
     if (unlike.empty()) return;
+    warned = horizon > 0 && num_steps > horizon;
     TORCH_WARN("LearnedOptimizer: ", unlike,
                ". Try a smaller and a larger lr, and compare with Adam");
   }
 
-  // Says once that a training goes beyond what the optimizer was trained for.
+  // Says once that a training goes beyond what the optimizer was trained for, unless its num_steps
+  // said so.
   void NoteSteps(int64_t steps) {
     if (horizon == 0 || steps <= horizon || warned) return;
     warned = true;
@@ -356,6 +363,7 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   std::vector<std::span<const float>> gradients;
   std::vector<int64_t> sizes;
   int64_t longest = 0;
+  int64_t batch_size = 0;
   bool told = true;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = static_cast<const Options&>(param_groups_[g].options());
@@ -381,9 +389,10 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
       sizes.push_back(param.numel());
       longest = std::max(longest, options.num_steps());
       told = told && options.num_steps() > 0;
+      batch_size = std::max(batch_size, options.batch_size());
     }
   }
-  rules_->CompareWithTrained(told ? longest : 0, sizes);
+  rules_->CompareWithTrained(told ? longest : 0, batch_size, sizes);
   const double loss_value = rules_->optimizer().needs_loss() ? loss.item<double>() : 0;
   if (!(std::abs(loss_value) <= std::numeric_limits<float>::max())) {
     for (const Job& job : jobs) {
@@ -506,7 +515,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
     std::vector<Options> options;
     for (size_t g = 0; g < param_groups_.size(); ++g) {
       const std::vector<torch::Tensor>& params = param_groups_[g].params();
-      const int64_t given = static_cast<const Options&>(param_groups_[g].options()).num_steps();
+      const auto& here = static_cast<const Options&>(param_groups_[g].options());
       options.push_back(
           Options()
               .lr(Read(archive, GroupKey(g, "lr")).toDouble())
@@ -516,7 +525,9 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
                                   kNonFinites))
               .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
               .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
-              .num_steps(given > 0 ? given : Read(archive, GroupKey(g, "num_steps")).toInt()));
+              .num_steps(here.num_steps() > 0 ? here.num_steps()
+                                              : Read(archive, GroupKey(g, "num_steps")).toInt())
+              .batch_size(here.batch_size()));
       CheckOptions(options.back(), rules_->optimizer().needs_num_steps(),
                    fmt::format("LearnedOptimizer: param group {} in the archive", g));
       CheckSame(fmt::format("parameters in group {}", g).c_str(),

@@ -46,6 +46,9 @@ struct LearnedOptimizerOptions
   // follows it, or with features of progress, need it: a step that is not below it is an Error. It
   // may be set higher on the way, for a training that is to go on. Others do without it.
   TORCH_ARG(int64_t, num_steps) = 0;
+  // The number of examples of a batch; 0: not known. It changes no step, but the first one warns
+  // where it is far from all that the optimizer was trained on.
+  TORCH_ARG(int64_t, batch_size) = 0;
 
  public:
   // `lr`, for torch::optim::LRScheduler.
@@ -76,13 +79,15 @@ struct LearnedOptimizerParamState
 // parameters, and the pieces of large tensors, are shared among as many as torch has
 // (at::get_num_threads).
 //
-// A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
-// which it may lose what it had gained, is warned of once (TORCH_WARN); so is one whose num_steps,
-// parameters or tensors are far from all that it was trained on (ThetaFile::trained_range).
+// The first step warns (TORCH_WARN) of num_steps above all that the optimizer was trained on
+// (ThetaFile::trained_horizon), beyond which it may lose what it had gained, and of num_steps,
+// batch_size, parameters or tensors that are far from all that it was trained on
+// (ThetaFile::trained_range). Where num_steps did not say so, the first step beyond that horizon
+// warns, once.
 //
-// torch::save and torch::load keep the state, step counts and options of all groups, but for a
-// num_steps that the optimizer has which loads them; training goes on with the same bits on the
-// same instruction set (base/isa.h).
+// torch::save and torch::load keep the state, step counts and options of all groups, but for
+// batch_size and for a num_steps that the optimizer has which loads them; training goes on with the
+// same bits on the same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
 // sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, a

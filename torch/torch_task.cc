@@ -50,6 +50,21 @@ torch::Device TorchDeviceOf(const Device* device) {
   return torch::Device(std::string(device->name()));
 }
 
+// Has torch give the same bits each time on one model of GPU, as a run promises: cuDNN would also
+// take ways whose sums are in no fixed order, or whichever it times as the fastest. And has it
+// compute in float32, as the processor does: TF32 rounds what is multiplied to 10 bits.
+void KeepGpusExact() {
+  static const bool kept = [] {
+    at::Context& context = at::globalContext();
+    context.setDeterministicCuDNN(true);
+    context.setBenchmarkCuDNN(false);
+    context.setAllowTF32CuDNN(false);
+    context.setAllowTF32CuBLAS(false);
+    return true;
+  }();
+  static_cast<void>(kept);
+}
+
 // Waits until the device has done what this thread gave it.
 void WaitFor(torch::Device device) {
   if (device.is_cpu()) return;
@@ -188,6 +203,7 @@ bool TorchTaskFamily::EvaluatesOn(const Device& device) const {
       "device 'cpu'",
       device.name(), TORCH_VERSION,
       at::globalContext().hasCUDART() ? "finds no GPU" : "is built without CUDA");
+  KeepGpusExact();
   return true;
 }
 

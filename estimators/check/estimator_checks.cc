@@ -40,6 +40,13 @@ EstimatorState FirstState(const GradientEstimator& estimator, const WorkerWeight
   return estimator.InitWorkerState(weights, KeyFromSeed(32));
 }
 
+bool SameOutline(const EstimatorState& a, const EstimatorState& b) {
+  return std::ranges::equal(a, b, [](const auto& one, const auto& other) {
+    return one.first == other.first && one.second.dtype() == other.second.dtype() &&
+           one.second.shape() == other.second.shape();
+  });
+}
+
 void CheckPure(const EstimatorUnderCheck& subject, Findings* findings) {
   const GradientEstimator& estimator = *subject.estimator;
   EstimatorState first = FirstState(estimator, subject.weights);
@@ -84,6 +91,8 @@ void CheckStateResumes(const EstimatorUnderCheck& subject, Findings* findings) {
   const auto estimates = RunWindows(estimator, weights, 0, 5, &whole);
   EstimatorState part = FirstState(estimator, weights);
   RunWindows(estimator, weights, 0, 2, &part);
+  findings->Expect(SameOutline(part, estimator.OutlineState(weights, KeyFromSeed(32))),
+                   "the state has other arrays, types or shapes than OutlineState says");
   EstimatorState another = FirstState(estimator, weights);
   RunWindows(estimator, weights, 7, 8, &another);  // something else in between
   const std::vector<std::byte> file = SerializeArrayFile({.arrays = part, .metadata = {}});

@@ -162,7 +162,7 @@ struct Outlined {
 
 // The number of a worker is part of the names in its file; the one with the longest is given.
 Outlined OutlineOf(const WorkerWeights& weights, const LogicalWorker& worker, int64_t longest) {
-  const WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
+  const WorkerState state = OutlineWorkerState(weights, worker.estimators, worker.key);
   AnswerRules::Outline outline;
   outline["windows"] = {DType::kInt64, {}};
   for (size_t e = 0; e < state.estimators.size(); ++e) {

@@ -79,8 +79,8 @@ class AnswerRules {
   Sizes sizes_;
 };
 
-// Those of each logical worker. Makes a worker's initial states, one for all workers that run the
-// same estimators, on the pool around the call.
+// Those of each logical worker. Makes the outlines of workers' states, one for all workers that run
+// the same estimators, on the pool around the call.
 std::vector<AnswerRules> RulesOf(const Experiment& experiment);
 
 }  // namespace lopt

@@ -12,6 +12,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/network.h"
 #include "lopt/learner/job/hello.h"
@@ -58,7 +59,7 @@ void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
       hello_ = bytes;
     }
     inbox_.push_back({.from = 0, .kind = kind, .bytes = std::move(bytes)});
-    if (kind == kHello && elastic_.wait_for == 0) {
+    if (kind == kHello && elastic_.wait_for == 0 && !begun_) {
       Begin();
     }
     return;
@@ -280,8 +281,12 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
   Require(!peer->equipped, "it says a second time who it is");
   Require(equipment.threads >= 1 && equipment.threads <= kMaxThreads,
           "it says that it has {} threads; there may be 1 to {}", equipment.threads, kMaxThreads);
+  Require(!hello.device.empty() && hello.device == PlainText(hello.device),
+          "it says that its windows run on the device '{}'; wanted is the model of one",
+          PlainText(hello.device));
   const std::string host = PeerName(hello.host);
-  CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, host), hello,
+  auto learner = FromWire<Hello>(hello_);
+  CompareHellos(learner, fmt::format("process {} on {}", hello.pid, host), hello,
                 allow_isa_change_);
   if (stopping_) {
     connections_->Send(connection, {.type = FrameType::kEnd,
@@ -296,13 +301,18 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
                            equipment.threads, peer->where);
   Log(*peer, Tone::kInfo, fmt::format("{} has joined; {} are there", peer->name, workers()));
   waiting_ = false;
+  if (learner.device.empty()) {  // the first: what it has, the run has
+    learner.device = hello.device;
+    Send(0, kHello, ToWire(learner));
+  }
   if (!begun_ && workers() >= elastic_.wait_for) {
     Begin();
   }
   if (begun_) leases_.ShareOut();
 }
 
-// All ranks say who they are: what the learner is, to which whoever works for them is compared.
+// All ranks say who they are: what the learner is, to which whoever works for them is compared. The
+// learner has no device of its own but that of the first of them.
 void ElasticTransport::Begin() {
   begun_ = true;
   for (int rank = 1; rank < size(); ++rank) {

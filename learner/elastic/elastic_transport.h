@@ -100,8 +100,9 @@ class ElasticTransport final : public Transport {
   Peers peers_;
   Leases leases_;
   std::deque<Message> inbox_;
-  FrameBody sent_;                // the body sent last, which the next rank often gets as well
-  std::vector<std::byte> hello_;  // the learner's own; empty: not sent yet
+  FrameBody sent_;  // the body sent last, which the next rank often gets as well
+  // The learner's own, with the device of the run, once that is known; empty: not sent yet.
+  std::vector<std::byte> hello_;
   bool begun_ = false;
   bool waiting_ = false;  // said so
   TimePoint waiting_since_ = {};

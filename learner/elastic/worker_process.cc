@@ -19,7 +19,6 @@
 #include "lopt/learner/elastic/worker_session.h"
 #include "lopt/learner/job/message_loop.h"
 #include "lopt/learner/job/rank_device.h"
-#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 namespace {
@@ -149,9 +148,8 @@ class Visit {
       PinIsa(config.isa);
     }
     if (!equipped_->experiment || equipped_->text != text) {
-      const auto alone = std::move(MakeLocalTransports(1)[0]);
-      equipped_->experiment =
-          std::make_unique<Experiment>(config, DeviceOfRank(config.device, options_.gpus, *alone));
+      equipped_->experiment = std::make_unique<Experiment>(
+          config, DeviceOfRank(config.device, options_.gpus, options_.place_on_host));
       equipped_->text = text;
     }
   }

@@ -18,6 +18,7 @@ struct ElasticWorkerOptions {
   std::optional<std::string> data_dir = {};  // in place of the learner's
   std::optional<std::string> device = {};    // in place of the learner's
   std::vector<int> gpus = {};                // as in MetaTrainerOptions
+  int place_on_host = 0;                     // of DeviceOfRank
   const std::atomic<bool>* stop = nullptr;   // once true: leave
   std::string token = {};                    // that the learner wants to hear
   // It belongs to one job: told to stop it has the learner stop the job, and it ends with the first

@@ -6,8 +6,14 @@
 namespace lopt {
 
 AsyncUpdates::AsyncUpdates(const AsyncOptions& options, const GradientLearner* learner,
-                           RunState* state, MessageLoop* loop, std::function<bool()> stop)
-    : learner_(learner), state_(state), loop_(loop), stop_(std::move(stop)), buffer_(options) {}
+                           RunState* state, MessageLoop* loop, std::function<bool()> stop,
+                           int threads)
+    : Updates(threads),
+      learner_(learner),
+      state_(state),
+      loop_(loop),
+      stop_(std::move(stop)),
+      buffer_(options) {}
 
 bool AsyncUpdates::Take(WorkerGradient gradient) {
   const WorkerWindows windows = WindowsOf(gradient);
@@ -29,7 +35,7 @@ std::optional<UpdateSummary> AsyncUpdates::Make() {
   for (const WorkerGradient& gradient : gradients) {
     weights.push_back(buffer_.Weight(state_->learner.outer_step, gradient));
   }
-  const UpdateSummary summary = UpdateTheta(*learner_, std::move(gradients), weights, state_);
+  const UpdateSummary summary = UpdateOnThreads(*learner_, std::move(gradients), weights, state_);
   for (const WorkerGradient& pruned : buffer_.Prune(state_->learner.outer_step)) {
     state_->ledger.Account(Outcome::kStale, WindowsOf(pruned), pruned.gradient);
   }

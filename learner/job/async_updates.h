@@ -13,9 +13,9 @@ namespace lopt {
 // older weights as well.
 class AsyncUpdates final : public Updates {
  public:
-  // A wait ends when `stop` returns true.
+  // A wait ends when `stop` returns true; `threads` as Updates has them.
   AsyncUpdates(const AsyncOptions& options, const GradientLearner* learner, RunState* state,
-               MessageLoop* loop, std::function<bool()> stop);
+               MessageLoop* loop, std::function<bool()> stop, int threads);
 
   bool Take(WorkerGradient gradient) override;
   std::optional<UpdateSummary> Make() override;

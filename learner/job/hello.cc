@@ -31,14 +31,15 @@ void CompareHellos(const Hello& learner, const std::string& who, const Hello& ot
     spdlog::warn("{} computes with instruction set {}, rank 0 with {}", who, PlainText(other.isa),
                  learner.isa);
   }
-  if (other.device != learner.device) {
+  const bool both_compute = !other.device.empty() && !learner.device.empty();
+  if (both_compute && other.device != learner.device) {
     Require(allow_isa_change,
-            "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
-            "would depend on who computes what; give all ranks one model ({}), or allow the "
-            "difference ({})",
-            who, PlainText(other.device), learner.host, learner.device, OptionWords("devices"),
+            "the windows of {} run on the device {}, those of the run on {}, so the result would "
+            "depend on who computes what; give all ranks one model ({}), or allow the difference "
+            "({})",
+            who, PlainText(other.device), learner.device, OptionWords("devices"),
             FlagWords("allow-isa-change"));
-    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", who,
+    spdlog::warn("the windows of {} run on the device {}, those of the run on {}", who,
                  PlainText(other.device), learner.device);
   }
 }

@@ -15,6 +15,7 @@
 #include "lopt/learner/job/await_background.h"
 #include "lopt/learner/job/sync_updates.h"
 #include "lopt/learner/mode.h"
+#include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/status_file.h"
 #include "lopt/learner/run/update_metrics.h"
 #include "lopt/lopt/theta_file.h"
@@ -36,11 +37,11 @@ LearnerRole::LearnerRole(const Experiment* experiment, const MetaTrainerOptions&
              .ledger = Ledger(experiment->config.workers, std::ssize(experiment->estimators))} {
   if (const auto* sync = std::get_if<SyncOptions>(&experiment->mode)) {
     updates_ = std::make_unique<SyncUpdates>(*sync, experiment->config.workers,
-                                             &experiment->learner, &state_, loop);
+                                             &experiment->learner, &state_, loop, options.threads);
   } else {
-    updates_ = std::make_unique<AsyncUpdates>(std::get<AsyncOptions>(experiment->mode),
-                                              &experiment->learner, &state_, loop,
-                                              [this] { return StopAsked(); });
+    updates_ = std::make_unique<AsyncUpdates>(
+        std::get<AsyncOptions>(experiment->mode), &experiment->learner, &state_, loop,
+        [this] { return StopAsked(); }, options.threads);
   }
   ranks->GiveGradientsTo(updates_.get());
   if (!options.out_dir.empty()) {
@@ -91,8 +92,11 @@ void LearnerRole::Begin() {
     return;
   }
   std::optional<Checkpoint> checkpoint;
+  writer_->KnowDevice(ranks_->device());
   if (options_.resume) {
+    const bool device_known = !ranks_->device().empty();
     InBackground([&] { checkpoint = writer_->Resume(); });
+    if (checkpoint && !device_known) AgreeOnDevice(*checkpoint);
   }
   std::vector<int64_t> windows(static_cast<size_t>(experiment_->config.workers));
   if (checkpoint) {
@@ -119,6 +123,16 @@ void LearnerRole::Begin() {
     ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
   }
   ranks_->NoteWindowsIn(writer_->journal(), [this] { writer_->RequireLock(); });
+}
+
+// Workers that come to a run that goes on are to be like those before. Some may have come while its
+// checkpoint was read.
+void LearnerRole::AgreeOnDevice(const Checkpoint& checkpoint) {
+  if (!options_.allow_isa_change) {
+    ranks_->ExpectDevice(checkpoint.device);
+    RequireSameDevice(writer_->newest(), checkpoint.device, ranks_->device(), false);
+  }
+  writer_->KnowDevice(ranks_->device());
 }
 
 void LearnerRole::SendStates() {

@@ -36,6 +36,8 @@ class LearnerRole {
   void InBackground(const std::function<void()>& work);
 
   void Begin();
+  // Has the run go on with the device that it had, where nobody had come yet who runs windows.
+  void AgreeOnDevice(const Checkpoint& checkpoint);
   // Warns if updates remain and change nothing.
   void WarnOfEndedSchedule() const;
   // Sends the states of the workers to ranks that do not see the run's directory.

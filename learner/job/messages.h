@@ -36,7 +36,7 @@ struct Hello {
   int64_t pid = 0;
   std::string version = {};
   std::string isa = {};
-  std::string device = {};  // model of what windows run on
+  std::string device = {};  // model of what its windows run on; empty: it runs none
   std::string config = {};  // resolved, as text
 
   template <class Visitor>

@@ -19,6 +19,7 @@
 #include "lopt/learner/job/background.h"
 #include "lopt/learner/job/learner_role.h"
 #include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/placement.h"
 #include "lopt/learner/job/rank_device.h"
 #include "lopt/learner/job/ranks.h"
 #include "lopt/learner/job/worker_role.h"
@@ -62,10 +63,11 @@ void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
 // a learner role as well), and feeds them with messages.
 class RankJob {
  public:
-  RankJob(const MetaTrainConfig& config, const MetaTrainerOptions& options, const Device* device,
-          Transport* transport)
+  RankJob(const MetaTrainConfig& config, const MetaTrainerOptions& options,
+          const WorkerBlock& block, const Device* device, Transport* transport)
       : config_(config),
         options_(options),
+        block_(block),
         device_(device),
         transport_(transport),
         reproducible_(WhyNotReproducible(*ModeRegistry().Make(config.mode)).empty()),
@@ -94,7 +96,7 @@ class RankJob {
                                   .pid = Environment::Current().ProcessId(),
                                   .version = options_.version,
                                   .isa = CurrentIsa(),
-                                  .device = ModelOf(device_),
+                                  .device = block_.count > 0 ? ModelOf(device_) : "",
                                   .config = WriteOptions("", config_).Dump()}));
     background_.Post([this] { MakeExperiment(); }, [this] { BeginWork(); });
     MetaTrainResult result;
@@ -135,10 +137,7 @@ class RankJob {
 
   // The experiment has been made.
   void BeginWork() {
-    worker_.emplace(&*experiment_,
-                    WorkersOfRank(config_.workers, transport_->rank(), transport_->size(),
-                                  options_.learner_only),
-                    options_.on_event, &background_,
+    worker_.emplace(&*experiment_, block_, options_.on_event, &background_,
                     [this](int kind, std::vector<std::byte> bytes) {
                       transport_->Send(0, kind, std::move(bytes));
                     });
@@ -230,6 +229,7 @@ class RankJob {
 
   MetaTrainConfig config_;
   MetaTrainerOptions options_;
+  WorkerBlock block_;  // that this rank computes
   const Device* device_;
   Transport* transport_;
   Wakeup wakeup_;
@@ -264,12 +264,17 @@ MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainer
   if (!config.isa.empty()) {
     PinIsa(config.isa);
   }
-  const Device* device = DeviceOfRank(config.device, options.gpus, *transport);
+  // A rank that computes nothing, such as a learner on a machine without a GPU, opens no device.
+  const WorkerBlock block =
+      WorkersOfRank(config.workers, transport->rank(), transport->size(), options.learner_only);
+  const Device* device = block.count > 0
+                             ? DeviceOfRank(config.device, options.gpus, transport->rank_on_host())
+                             : nullptr;
   if (device != nullptr) {
     spdlog::info("rank {}: windows run on {}: {}", transport->rank(), device->name(),
                  device->description());
   }
-  return RankJob(config, options, device, transport).Run();
+  return RankJob(config, options, block, device, transport).Run();
 }
 
 }  // namespace lopt

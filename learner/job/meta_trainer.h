@@ -63,7 +63,7 @@ struct MetaTrainerOptions {
   // The ranks that share the work (RunJob has them); all call RunMetaTraining with the same config,
   // once in a job. Null: this process alone.
   Transport* transport = nullptr;
-  bool learner_only = false;  // rank 0 computes no workers
+  bool learner_only = false;  // rank 0 computes no workers, and opens no device
 };
 
 // Of ranks other than 0, only `interrupted` has a meaning.
@@ -99,10 +99,10 @@ struct MetaTrainResult {
 // holds none and resume is; if it holds a training run or an evaluation; if the resumed run's
 // config differs in anything but KeysFreeOnResume(), or its instruction set or device does; if
 // another process runs in out_dir; if something cannot be written. Throws Error as well if the
-// ranks differ in version, config, instruction set or device. In RunJob an Error ends all ranks;
-// elsewhere they are to be ended with Transport::Abort. theta after n updates is a function of the
-// config (and the file init_theta) alone, bit for bit on one instruction set and kind of device,
-// for any number of ranks and threads; not so with mode "Async" or a deadline.
+// ranks differ in version, config or instruction set, or those that compute in device. In RunJob an
+// Error ends all ranks; elsewhere they are to be ended with Transport::Abort. theta after n updates
+// is a function of the config (and the file init_theta) alone, bit for bit on one instruction set
+// and kind of device, for any number of ranks and threads; not so with mode "Async" or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 }  // namespace lopt

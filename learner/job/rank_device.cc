@@ -10,7 +10,7 @@
 namespace lopt {
 
 const Device* DeviceOfRank(const std::string& name, const std::vector<int>& gpus,
-                           const Transport& transport) {
+                           int place_on_host) {
   if (name != "cuda") {
     Require(gpus.empty(), "GPUs are named ({}), but the device is '{}'; choose 'cuda'",
             OptionWords("devices"), name);
@@ -22,8 +22,8 @@ const Device* DeviceOfRank(const std::string& name, const std::vector<int>& gpus
     std::iota(choices.begin(), choices.end(), 0);
   }
   if (choices.empty()) return FindDevice(name);  // says why there is none
-  const auto place = static_cast<size_t>(transport.rank_on_host());
-  return FindDevice(fmt::format("cuda:{}", choices[place % choices.size()]));
+  const size_t place = static_cast<size_t>(place_on_host) % choices.size();
+  return FindDevice(fmt::format("cuda:{}", choices[place]));
 }
 
 }  // namespace lopt

@@ -72,11 +72,24 @@ void Ranks::Handle(Message message) {
 
 void Ranks::Meet() {
   WaitForAll([](const Rank& rank) { return rank.hello.has_value(); });
+  Hello& learner = *ranks_[0].hello;
   for (int rank = 1; rank < transport_->size(); ++rank) {
-    CompareHellos(*ranks_[0].hello, NameOf(rank), *ranks_[static_cast<size_t>(rank)].hello,
-                  allow_isa_change_);
+    const Hello& other = *ranks_[static_cast<size_t>(rank)].hello;
+    CompareHellos(learner, NameOf(rank), other, allow_isa_change_);
+    if (learner.device.empty()) {
+      learner.device = other.device;
+    }
   }
   ReportPlacement();
+}
+
+// The transport, which compares those that come later, takes it from the learner's own message.
+void Ranks::ExpectDevice(const std::string& device) {
+  Hello& learner = *ranks_[0].hello;
+  if (learner.device.empty()) {
+    learner.device = device;
+    transport_->Send(0, kHello, ToWire(learner));
+  }
 }
 
 void Ranks::ReportPlacement() const {

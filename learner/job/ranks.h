@@ -45,8 +45,14 @@ class Ranks {
   }
 
   // Waits until all ranks have said who they are, and compares them. Throws Error if they differ in
-  // version, config or, unless that is allowed, instruction set or device.
+  // version, config or, unless that is allowed, instruction set or device. The device of the run is
+  // that of the first rank that has one.
   void Meet();
+  // Model of what the run's windows run on; empty: nobody who runs them has come yet. To be called
+  // when the ranks have met, as is the next.
+  const std::string& device() const { return ranks_[0].hello->device; }
+  // Whoever comes is to run windows on this device, if it is not known yet.
+  void ExpectDevice(const std::string& device);
   // Has all workers make their initial states, and waits for it.
   void Begin(const WorkerWeights& weights);
   // Has all workers go on from the states of a checkpoint, of which these are the windows, and

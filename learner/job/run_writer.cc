@@ -10,7 +10,6 @@
 #include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
-#include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/resume_checks.h"
@@ -75,13 +74,12 @@ std::optional<Checkpoint> RunWriter::Resume() {
   return checkpoint;
 }
 
-// What the run made after a step, but its logs, which are cut when they are opened. A crash of the
-// machine may not bring it back once the run has gone on.
+// What the run made after a step, but what Open takes back. A crash of the machine may not bring it
+// back once the run has gone on.
 void RunWriter::RemoveAfter(int64_t step) {
   Writable(store_).RemoveAfter(step);
   RemoveMatching(Writable(directory_).path(),
                  [](std::string_view name) { return name == RunDirectory::kTheta; });
-  RemoveBestThetaAfter(Writable(directory_).path(), step);
   SyncDirectory(directory_.path());
 }
 
@@ -129,15 +127,8 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   if (const auto data = HeldOutData(); data && SameEvalTasks(checkpoint)) {
     RequireSameData("from " + path, checkpoint.held_out_data, *data);
   }
-  const std::string device = ModelOf(experiment_.device);
-  if (checkpoint.device != device) {
-    Require(options_.allow_isa_change,
-            "cannot resume from {}: its windows ran on the device {}, those of this process run on "
-            "{}, so the result would have other bits; choose the same ({}), or allow the change "
-            "({})",
-            path, checkpoint.device, device, KeyWords("device"), FlagWords("allow-isa-change"));
-    spdlog::warn("the device changes from {} to {}: the result has other bits", checkpoint.device,
-                 device);
+  if (!device_.empty()) {
+    RequireSameDevice(path, checkpoint.device, device_, options_.allow_isa_change);
   }
   Require(checkpoint.learner.outer_step <= config_.meta_steps,
           "cannot resume from {}: it has {} updates, more than meta_steps = {}", path,
@@ -164,6 +155,7 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
   Writable(directory_).WriteConfig(experiment_.resolved);
   if (options_.resume) {
     CutLogs(Writable(directory_).path(), logs);
+    RemoveBestThetaAfter(Writable(directory_).path(), saved_step_);
   }
   metrics_.emplace(Writable(directory_).path());
   if (!checkpoint) WriteGraphs();
@@ -191,9 +183,9 @@ void RunWriter::WriteManifest(std::string status, int64_t updates,
                       .error = std::move(error),
                       .version = options_.version,
                       .isa = CurrentIsa(),
-                      .device = experiment_.device == nullptr
+                      .device = device_.empty() || device_ == ModelOf(nullptr)
                                     ? std::nullopt
-                                    : std::optional(experiment_.device->model()),
+                                    : std::optional(device_),
                       .seed = config_.seed,
                       .threads = options_.threads,
                       .updates = updates});
@@ -232,10 +224,11 @@ bool RunWriter::SaveIsDue(int64_t step) const {
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
   Writable(*metrics_).Flush();
   const int64_t step = state.learner.outer_step;
+  device_ = ranks->device();
   saving_ = std::make_shared<Checkpoint>(Checkpoint{
       .config = experiment_.resolved,
       .isa = CurrentIsa(),
-      .device = ModelOf(experiment_.device),
+      .device = device_,
       .data = experiment_.data,
       .held_out_data = config_.eval_every > 0 ? HeldOutData() : earlier_held_out_data_,
       .run_key = experiment_.run_key,

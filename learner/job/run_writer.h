@@ -37,6 +37,8 @@ class RunWriter {
   RunWriter(const Experiment& experiment, const MetaTrainerOptions& options,
             Background* background);
 
+  // What the windows of the run run on, as Ranks::device; to be called before the others.
+  void KnowDevice(const std::string& device) { device_ = device; }
   // Makes and locks the directory, and removes the run that is in it where that is asked for.
   // Throws Error if it is not and a run is there, also one that began since the start.
   void Create();
@@ -44,9 +46,10 @@ class RunWriter {
   // checkpoint but for the workers' states, none if there is none yet. Throws Error if it does not
   // fit the experiment.
   std::optional<Checkpoint> Resume();
-  // Opens all files and writes those of the start, after a checkpoint or from the beginning.
-  // `windows`, by worker, are those of the state. The ledger learns of windows that were rolled
-  // back.
+  // Opens all files and writes those of the start, after a checkpoint or from the beginning. Logs
+  // are cut to the checkpoint, and a best theta of later updates is removed: those may never come
+  // again. `windows`, by worker, are those of the state. The ledger learns of windows that were
+  // rolled back.
   void Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
             RunState* state);
 
@@ -117,6 +120,7 @@ class RunWriter {
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;
+  std::string device_;
   // HeldOutData of a run that goes on without a held-out evaluation: a later resume may make one.
   std::optional<std::string> earlier_held_out_data_;
   std::optional<WindowJournal> journal_;

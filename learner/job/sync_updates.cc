@@ -13,8 +13,10 @@
 namespace lopt {
 
 SyncUpdates::SyncUpdates(const SyncOptions& options, int64_t workers,
-                         const GradientLearner* learner, RunState* state, MessageLoop* loop)
-    : options_(options),
+                         const GradientLearner* learner, RunState* state, MessageLoop* loop,
+                         int threads)
+    : Updates(threads),
+      options_(options),
       learner_(learner),
       state_(state),
       loop_(loop),
@@ -48,7 +50,7 @@ std::optional<UpdateSummary> SyncUpdates::Make() {
     }
   }
   arrived_count_ = 0;
-  return UpdateTheta(*learner_, std::move(gradients), {}, state_);
+  return UpdateOnThreads(*learner_, std::move(gradients), {}, state_);
 }
 
 void SyncUpdates::Wait() {

@@ -13,8 +13,9 @@ namespace lopt {
 // whose gradients have come in time, a quorum of them at least.
 class SyncUpdates final : public Updates {
  public:
+  // `threads` as Updates has them.
   SyncUpdates(const SyncOptions& options, int64_t workers, const GradientLearner* learner,
-              RunState* state, MessageLoop* loop);
+              RunState* state, MessageLoop* loop, int threads);
 
   // Throws Error if a worker sends two gradients for one update.
   bool Take(WorkerGradient gradient) override;

@@ -5,6 +5,36 @@
 #include <utility>
 
 namespace lopt {
+namespace {
+
+// The numbers that one thread adds up in some 50 us: more of them are worth waking others.
+constexpr int64_t kNumbersOfOneThread = 1 << 16;
+
+int64_t NumbersIn(std::span<const WorkerGradient> gradients) {
+  int64_t numbers = 0;
+  const auto add = [&](const auto& from) {
+    numbers += from.gradient.size() + from.partial.sum.size();
+  };
+  for (const WorkerGradient& gradient : gradients) {
+    add(gradient.gradient);
+    for (const EstimatorReport& report : gradient.gradient.estimators) add(report);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+UpdateSummary Updates::UpdateOnThreads(const GradientLearner& learner,
+                                       std::vector<WorkerGradient> gradients,
+                                       std::span<const double> weights, RunState* state) {
+  if (threads_ == 1 || NumbersIn(gradients) <= kNumbersOfOneThread) {
+    return UpdateTheta(learner, std::move(gradients), weights, state);
+  }
+  if (!pool_) pool_.emplace(threads_);
+  UpdateSummary summary;
+  pool_->Run([&] { summary = UpdateTheta(learner, std::move(gradients), weights, state); });
+  return summary;
+}
 
 UpdateSummary UpdateTheta(const GradientLearner& learner, std::vector<WorkerGradient> gradients,
                           std::span<const double> weights, RunState* state) {

@@ -30,6 +30,16 @@ void RequireSameIsa(const std::string& checkpoint, const std::string& isa, bool 
                CurrentIsa());
 }
 
+void RequireSameDevice(const std::string& checkpoint, const std::string& then,
+                       const std::string& now, bool allow_change) {
+  if (then == now) return;
+  Require(allow_change,
+          "cannot resume from {}: its windows ran on the device {}, those of this run now on {}, "
+          "so the result would have other bits; choose the same ({}), or allow the change ({})",
+          checkpoint, then, now, KeyWords("device"), FlagWords("allow-isa-change"));
+  spdlog::warn("the device changes from {} to {}: the result has other bits", then, now);
+}
+
 void RequireNoCheckpointLost(const RunDirectory& directory) {
   const std::string remedy = fmt::format("put its checkpoints back into {}, or begin anew ({})",
                                          directory.CheckpointPath(), FlagWords("overwrite"));

@@ -29,6 +29,9 @@ void RequireSameConfig(const std::string& checkpoint, const Config& then, const 
 // Throws Error unless this process computes on the instruction set `isa`, or may change it, which
 // is then a warning.
 void RequireSameIsa(const std::string& checkpoint, const std::string& isa, bool allow_change);
+// The same for the device that windows ran on, `then`, and that they run on `now`.
+void RequireSameDevice(const std::string& checkpoint, const std::string& then,
+                       const std::string& now, bool allow_change);
 // Throws Error if a run that has no checkpoint has had one: it may only begin anew if it died
 // before its first.
 void RequireNoCheckpointLost(const RunDirectory& directory);

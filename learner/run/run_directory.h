@@ -19,7 +19,7 @@ struct RunManifest {
   std::optional<std::string> error = {};  // why it failed
   std::string version = {};
   std::string isa = {};
-  std::optional<std::string> device = {};  // the model; none: windows ran on the processor
+  std::optional<std::string> device = {};  // the model; none: the processor, or not known yet
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process

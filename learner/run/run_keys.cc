@@ -12,7 +12,7 @@ void RunKeys::VisitTimeouts(FieldVisitor& v) {
   v.FreeOnResume().Field(
       "progress_timeout_seconds", &progress_timeout_seconds, AtLeast(0),
       "A process that answers but makes no progress for so long ends the job; 0: never. Every "
-      "inner step is progress, and so is a complete checkpoint.");
+      "inner step is progress, or on a GPU every window, and so is a complete checkpoint.");
 }
 
 void RunKeys::VisitMachine(FieldVisitor& v) {

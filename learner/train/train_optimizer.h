@@ -14,12 +14,14 @@ namespace lopt {
 struct TrainOptimizer {
   std::shared_ptr<const LearnedOptimizer> optimizer;  // its kind
   Eigen::VectorXf theta;                              // its weights
-  TrainedRange trained_range = {};                    // what they were trained on
+  // What they were trained on; its longest training also where that alone is known.
+  TrainedRange trained_range = {};
 };
 
-// The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file;
-// "Initial", any optimizer with the theta that it begins with; and a type for each of the classic
-// baselines with its learning rate. Making one throws Error as ReadThetaFile does.
+// The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file, whose
+// steps may be multiplied and which may be an UnknownLength; "Initial", any optimizer with the
+// theta that it begins with; and a type for each of the classic baselines with its learning rate.
+// Making one throws Error as ReadThetaFile and UnknownLength do.
 Registry<TrainOptimizer>& TrainOptimizerRegistry();
 
 }  // namespace lopt

@@ -180,7 +180,7 @@ class TrainJob {
       spdlog::info("{}: {} workers", transport_->Description(), config_.workers);
     }
     if (const std::string unlike = training_->UnlikeTrainings(); !unlike.empty()) {
-      spdlog::warn("optimizer: {}. Compare with another optimizer, such as Adam", unlike);
+      spdlog::warn("optimizer: {}. Try a smaller and a larger lr, and compare with Adam", unlike);
     }
     if (transport_->size() > config_.workers) {
       spdlog::warn("workers is {}, so {} of {} ranks have none and stay idle", config_.workers,

@@ -76,7 +76,8 @@ std::string Training::UnlikeTrainings() const {
   for (const LayoutEntry& entry : task_->params_layout().entries()) {
     tensors.push_back(NumElements(entry.shape));
   }
-  return UnlikeTrained(optimizer_->trained_range, config_.steps, tensors);
+  return UnlikeTrained(optimizer_->trained_range, config_.steps, tensors,
+                       task_->parts().data.batch_size);
 }
 
 TrainState Training::Start() const {

@@ -132,7 +132,9 @@ struct MlpLoptDevice {
     });
     float* scales = replica.scratch + kScales + n * kTensorScales;
     SumOverThreads(block, kNormalized, partial, scales);
-    if (AnyIsWide(scales, kNormalized)) SumShrunk(block, tensor, replica, partial);
+    const bool wide = AnyIsWide(scales, kNormalized);
+    block.ForEachThread([](int) {});  // all have read the sums before any becomes a scale
+    if (wide) SumShrunk(block, tensor, replica, partial);
     block.Once([&] {
       double sums[kNormalized];
       for (int k = 0; k < kNormalized; ++k) {

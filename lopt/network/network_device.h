@@ -288,7 +288,9 @@ LOPT_DEVICE_INLINE void NormalizingScales(const Block& block, int features, int6
     });
     if (pass == 1) break;
     SumOverThreads(block, features, partial, scales);
-    if (!AnyIsWide(scales, features)) break;
+    const bool wide = AnyIsWide(scales, features);
+    block.ForEachThread([](int) {});  // all have read the sums before any becomes a scale
+    if (!wide) break;
     factor = kShrink;
   }
   block.ForEach(features, [&](int64_t k) {

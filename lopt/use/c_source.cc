@@ -207,7 +207,7 @@ void WriteScheduler(const RuleToWrite& rule) {
   CSource& file = rule.file;
   file.Define("SCHEDULER_HIDDEN_SIZE", options.hidden_size);
   file.Define("STEP_SIZE", InC(options.step_size));
-  file.Define("WEIGHT_DECAY", InC(options.weight_decay));
+  file.Define("SCHEDULER_WEIGHT_DECAY", InC(options.weight_decay));
   file.BeginConstants();
   file.Schedule("scheduler_schedule", options.schedule);
   constexpr size_t kOwn = 4;  // the scheduler's tensors, behind the other rule's

@@ -52,6 +52,11 @@ std::string Hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
+// What a user of a submission may set.
+constexpr const char* kSettings =
+    "# What multiplies every step, and a weight decay as AdamW's.\n"
+    "_LR, _WEIGHT_DECAY = 1.0, 0.0";
+
 }  // namespace
 
 std::string_view OneFileOptimizer() { return kOneFile[0].text; }
@@ -61,7 +66,8 @@ std::string MakeAlgoperfSubmission(const ThetaFile& theta_file, std::span<const 
   const std::string objection = ObjectionToTorch(theta_file.learned_optimizer);
   Require(objection.empty(), "AlgoPerf: {}", objection);
   const Module submission = SplitModule(kSubmission[0].text);
-  return fmt::format("{}{}\n{}\n\n_NAME = {}\n_WEIGHTS = \"\"\"{}\n\"\"\"\n", submission.docstring,
+  return fmt::format("{}\n\n{}{}\n{}\n\n_NAME = {}\n_WEIGHTS = \"\"\"{}\n\"\"\"\n",
+                     submission.docstring, kSettings,
                      WithoutMain(SplitModule(OneFileOptimizer()).code), submission.code,
                      nlohmann::json(Utf8Text(name)).dump(), Hexadecimal(content));
 }

@@ -19,12 +19,14 @@ namespace lopt {
 //     and Sinv6, those of the moments and of the scheduler, whose LSTM and means of the losses
 //     every parameter then has for itself.
 //   update(param: Tensor, grad: Tensor, state: Tensor, step: int, num_steps: int = 0,
-//          loss: Optional[float] = None) -> Tuple[Tensor, Tensor]
+//          loss: Optional[float] = None, lr: float = 1.0, weight_decay: float = 0.0)
+//       -> Tuple[Tensor, Tensor]
 //     The new param, of param's dtype, and the new state. `step` is the number of updates that this
 //     state has seen: 0 at the first. `num_steps` is the number of updates of the training; where
 //     the optimizer needs it, a step that is not below it raises an exception. `loss` is the loss
 //     whose gradient is applied; Celo, CeloAdam and Sinv6, also within another, need it, and raise
-//     an exception without one or where it is not finite. The step is computed in float32.
+//     an exception without one or where it is not finite. `lr` and `weight_decay` are those of
+//     StepOptions (lopt/use/tensor_updates.h). The step is computed in float32.
 // Parameters may have any shape and any floating type; each tensor is a problem of its own. Those
 // of two axes or more are [out, in, spatial...], which matters to those that see shapes alone: they
 // see them as [spatial..., in, out], the order that they were trained with.

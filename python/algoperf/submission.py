@@ -3,8 +3,9 @@ weights, in one file.
 
 `lopt export --format algoperf` wrote it. It needs PyTorch and AlgoPerf. Workloads are trained with
 the one-file optimizer LearnedOptimizer, which begins below; the functions that AlgoPerf calls and
-the weights are at the end. The length of the training is the workload's step_hint. The code is
-under the Apache License 2.0, as all of lopt.
+the weights are at the end. The length of the training is the workload's step_hint; its steps are
+multiplied by _LR, and _WEIGHT_DECAY means what it means in AdamW: the two constants below. The code
+is under the Apache License 2.0, as all of lopt.
 """
 
 from algoperf import spec
@@ -40,8 +41,8 @@ def init_optimizer_state(workload, model_params, model_state, hyperparameters, r
     step_hint, or if the weights do not do here what they did when their file was written."""
     num_steps = _step_hint(workload)
     weights = ThetaFile(_NAME, content=bytes.fromhex(_WEIGHTS))
-    return {"optimizer": LearnedOptimizer(model_params.parameters(), weights,
-                                          num_steps=num_steps)}
+    return {"optimizer": LearnedOptimizer(model_params.parameters(), weights, lr=_LR,
+                                          weight_decay=_WEIGHT_DECAY, num_steps=num_steps)}
 
 
 def _number_of_processes():

@@ -101,7 +101,8 @@ def main():
     parser.add_argument("--old", help="Path of an older lopt_optimizer.py.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    warnings.filterwarnings("ignore", message=".*num_steps")  # more steps than it was trained for
+    warnings.filterwarnings("ignore", message="LearnedOptimizer: (this training is unlike all|step "
+                            r"\d+ is beyond)")  # more steps and numbers than it was trained on
     if options.isa:
         _core.pin_isa(options.isa)
     print(f"torch {torch.__version__}, {options.threads} threads, {_core.isa()}")

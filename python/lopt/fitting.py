@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _core
 from ._component import Component
+from ._tasks import register_task
 from .theta import Theta, trained_path
 
 
@@ -24,7 +25,8 @@ class Fit:
         verdict: The same in a sentence.
         judged: One dict for each optimizer of the comparison: "optimizer" (the new
             one is "fitted"), "test_loss" of each seed, "mean_test_loss", the "trials" that tuned
-            it, and "seconds" for fitting or tuning and its trainings.
+            it, what they chose ("tuned", by option), and "seconds" for fitting or tuning and its
+            trainings.
         updates: How many updates of theta meta-training made.
         seconds: How many seconds fitting took.
         report: The table and the verdict.
@@ -49,9 +51,36 @@ def _bar(phase: str, done: float, seconds_left: float | None) -> str:
     return f"{phase:<26}  [{'=' * int(20 * done):<20}] {done:>4.0%}{left}"
 
 
+def _task_of(
+    loss: Callable[..., object],
+    init: Callable[..., object] | None,
+    data: object,
+    batch_size: int | None,
+) -> Component:
+    """A task of a loss, without a class of one's own."""
+    if init is None:
+        raise _core.Error(
+            f"fit: a loss wants init=, a function of a lopt.Key that returns its params, got {loss!r} alone"
+        )
+    if (data is None) != (batch_size is None):
+        raise _core.Error("fit: data and batch_size go together: batches are so many rows of the data")
+    members: dict[str, Any] = {
+        "__doc__": "A loss that was given to lopt.fit.",
+        "__module__": __name__,
+        "init": staticmethod(init),
+        "loss": staticmethod(loss),
+    }
+    if data is not None:
+        members |= {"data": staticmethod(lambda: data), "batch_size": batch_size}
+    return register_task("LossOfFit", type("LossOfFit", (), members))()
+
+
 def fit(
-    task: Component | dict[str, Any] | None = None,
+    task: Component | dict[str, Any] | Callable[..., object] | None = None,
     *,
+    init: Callable[..., object] | None = None,
+    data: object = None,
+    batch_size: int | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     start: Theta | str | os.PathLike | None = None,
@@ -79,9 +108,14 @@ def fit(
     set, and the same as that of the program.
 
     Args:
-        task: A task of lopt or your own (lopt.task), as an object or its dictionary. To resume,
-            leave out the task and all arguments up to data_dir: they are those that the fit began
-            with.
+        task: A task of lopt or your own (lopt.task), as an object or its dictionary; or a loss in
+            torch, loss(params, batch) as lopt.task has it. To resume, leave out the task and all
+            arguments up to data_dir: they are those that the fit began with. A loss can be resumed
+            in the same process alone.
+        init: Of a loss: init(key) returns its initial params, a dict of arrays.
+        data: Of a loss: the rows of its data, as the data() of lopt.task returns them, of which 70,
+            10, 10 and 10 % are the splits. None: it takes no batch.
+        batch_size: Of a loss with data: rows of a batch.
         minutes: Time for everything, a quarter of it for fitting. None: 10, or no limit if updates
             and trials are given.
         steps: Steps of a training, at least 20. None: 1000.
@@ -89,7 +123,7 @@ def fit(
             None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
         trials: Trainings that tune each rival, whatever time they take; fitting makes as many, but at
-            least 18, before its updates. None: for as long as fitting took.
+            least 22, before its updates. None: for as long as fitting took.
         seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
         seed: Seed of all randomness. None: 0.
         data_dir: Directory of the task's data files, if it reads any.
@@ -109,12 +143,20 @@ def fit(
     """
     if (task is None) != resume:
         raise _core.Error("fit: wanted a task, or resume=True without one")
-    begun_with = {"minutes": minutes, "steps": steps, "start": start, "updates": updates,
-                  "trials": trials, "seeds": seeds, "seed": seed, "data_dir": data_dir}  # fmt: skip
+    begun_with = {"init": init, "data": data, "batch_size": batch_size, "minutes": minutes,
+                  "steps": steps, "start": start, "updates": updates, "trials": trials,
+                  "seeds": seeds, "seed": seed, "data_dir": data_dir}  # fmt: skip
     given = [name for name, value in begun_with.items() if value is not None]
     if resume and given:
         raise _core.Error(
             f"fit: resume=True goes on with what the fit began with; without {', '.join(given)}"
+        )
+    if callable(task) and not isinstance(task, type) and not hasattr(task, "__lopt_config__"):
+        task = _task_of(task, init, data, batch_size)
+    elif any(given is not None for given in (init, data, batch_size)):
+        raise _core.Error(
+            "fit: init, data and batch_size are about a loss; a task has its own, and this is "
+            + (f"the class {task.__name__}" if isinstance(task, type) else f"{task!r}")
         )
     if start is None:
         start = "recommended"

@@ -198,7 +198,7 @@ class LearnedOptimizer(lopt_optimizer.LearnedOptimizer):
     def __init__(self, params: Any, theta: Theta | str | os.PathLike, lr: float = 1.0,
                  weight_decay: float = 0.0, non_finite: str = "error",
                  skip_zero_gradients: bool = False, num_steps: int | str | None = None,
-                 as_vectors: bool = False) -> None:
+                 as_vectors: bool = False, batch_size: int | None = None) -> None:
         """An optimizer of params (tensors, or dictionaries of groups) with this theta: a Theta, or
         what lopt.load takes.
 
@@ -211,14 +211,16 @@ class LearnedOptimizer(lopt_optimizer.LearnedOptimizer):
         """
         weights = _weights(theta if isinstance(theta, Theta) else load(theta))
         super().__init__(params, weights, lr, weight_decay, non_finite, skip_zero_gradients,
-                         num_steps, as_vectors)
+                         num_steps, as_vectors, batch_size)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, params: Any, lr: float = 1.0,
                   weight_decay: float = 0.0, learned_optimizer: dict[str, Any] | None = None,
                   non_finite: str = "error", skip_zero_gradients: bool = False,
                   num_steps: int | str | None = None, as_vectors: bool = False,
-                  despite_failed_check: bool = False) -> LearnedOptimizer:
+                  despite_failed_check: bool = False,
+                  batch_size: int | None = None) -> LearnedOptimizer:
         """As the one-file optimizer's: of what Theta.read takes."""
         return cls(params, Theta.read(path, learned_optimizer, despite_failed_check), lr,
-                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors)
+                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors,
+                   batch_size)

@@ -5,6 +5,7 @@ _WARMUP = 0.1  # the part of a run that is a warm-up
 _SMALLEST = 1.1754943508222875e-38  # of float32, but for denormal numbers
 _LARGEST = 3.4028234663852886e+38
 _LARGEST_DENORMAL = 1.1754942106924411e-38
+_ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
 _SHRINK = 8.271806125530277e-25  # 2^-80; times numbers whose squares are beyond float32
 _TIME_SCALES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000]
 

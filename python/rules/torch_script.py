@@ -28,7 +28,11 @@ class _Module:
         return torch.zeros(self.state_size(param), dtype=param.float().dtype, device=param.device)
 
     def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int,
-               num_steps: int = 0, loss: Optional[float] = None) -> Tuple[Tensor, Tensor]:
+               num_steps: int = 0, loss: Optional[float] = None, lr: float = 1.0,
+               weight_decay: float = 0.0) -> Tuple[Tensor, Tensor]:
+        for option in [lr, weight_decay]:
+            message = "lr and weight_decay must be numbers from 0 to {}, got {} and {}"
+            assert option >= 0.0 and option <= _LARGEST, message.format(_LARGEST, lr, weight_decay)
         if self.needs_num_steps != "":
             message = "{} needs num_steps: step {} is not one of a training of {} steps"
             assert step < num_steps, message.format(self.needs_num_steps, step, num_steps)
@@ -47,7 +51,13 @@ class _Module:
         own = _parts(state.reshape([-1]), self.state_shapes(p.shape))
         steps = self.steps(self.weights(self.theta()), [p], [g], [own], step, num_steps,
                            told)
-        change = _in_torch_order(steps[0], param.shape, self.SEES_SHAPES)
+        change = steps[0]
+        if weight_decay != 0.0:
+            rms = _widened(change).square().mean().sqrt().float()
+            change = change + weight_decay / _ADAMW_STEP * rms * p
+        if lr != 1.0:
+            change = lr * change
+        change = _in_torch_order(change, param.shape, self.SEES_SHAPES)
         after = [part.reshape([-1]) for part in own.values()]
         if len(after) > 0:
             state = torch.cat(after).view(state.shape)

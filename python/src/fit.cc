@@ -1,6 +1,7 @@
 #include "lopt/tools/fit/fit.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -30,6 +31,7 @@ nb::dict JudgedOf(const FitJudged& judged) {
   dict["test_loss"] = judged.test_loss;
   dict["mean_test_loss"] = judged.Mean();
   dict["trials"] = judged.contender.trials;
+  dict["tuned"] = judged.contender.tuned;
   dict["seconds"] = judged.contender.seconds;
   return dict;
 }

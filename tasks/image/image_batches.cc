@@ -28,10 +28,19 @@ ImageBatches::ImageBatches(const Config& augment, std::shared_ptr<const ImageDat
   augmentation_ = AugmentationRegistry().Make(
       augment, {.height = data_->height(), .width = data_->width(), .channels = data_->channels()});
   if (augmentation_ == nullptr) return;
+  augmentation_type_ = augment.Type();
   Require(!data_->holds_signals(), "augment '{}' is for images, but the data are signals",
           augment.Type());
   config_layout_ = augmentation_->config_layout();
   model_state_layout_ = augmentation_->model_state_layout();
+}
+
+bool ImageBatches::ChangesEverySplit() const {
+  return augmentation_ != nullptr && augmentation_->Changes({.config = {},
+                                                             .model_state = {},
+                                                             .split = Split::kTest,
+                                                             .key = std::nullopt,
+                                                             .part = {}});
 }
 
 void ImageBatches::Sample(Key key, std::span<float> config) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "lopt/base/config.h"
 #include "lopt/base/key.h"
@@ -34,6 +35,10 @@ class ImageBatches {
 
   const ImageData& data() const { return *data_; }
   bool augmented() const { return augmentation_ != nullptr; }
+  // The type of the augmentation, empty without one, and whether it changes the images of every
+  // split, not those of kTrain alone.
+  const std::string& augmentation() const { return augmentation_type_; }
+  bool ChangesEverySplit() const;
   // The first numbers of a family's config and of its model state.
   const Layout& config_layout() const { return config_layout_; }
   const Layout& model_state_layout() const { return model_state_layout_; }
@@ -82,6 +87,7 @@ class ImageBatches {
 
   std::shared_ptr<const ImageData> data_;
   std::shared_ptr<const Augmentation> augmentation_;  // may be null
+  std::string augmentation_type_;
   Layout config_layout_;
   Layout model_state_layout_;
 };

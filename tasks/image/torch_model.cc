@@ -158,13 +158,23 @@ ScriptModule ConvModule(const ImageConv& task, std::span<const float> params) {
   return module;
 }
 
+// Throws Error if the network sees other images than the model would.
+void RequireSameImages(const std::string& type, const ImageBatches& images) {
+  Require(
+      !images.ChangesEverySplit(),
+      "{}: augment is '{}', which changes the images of every split, and an exported model would "
+      "see them unchanged; only models of an augment that is for training alone can be exported, "
+      "such as 'None' and 'CTAugment'",
+      type, images.augmentation());
+}
+
 std::string InputWords(const ImageData& data) {
   const std::string sizes = fmt::format("float32 [n, {}, {}, {}] ([n, channel, height, width])",
                                         data.channels(), data.height(), data.width());
   if (data.holds_signals()) return sizes + ", signals as they are";
   return sizes +
-         ", bytes / 255, of images prepared as the task's config says (image_size, image_channels, "
-         "distortion)";
+         ", bytes / 255, of images prepared as the task's config says (csv_white, image_size, "
+         "image_channels, distortion)";
 }
 
 void AddToDict(const std::string& prefix, const ScriptModule& module, NamedArrays* dict) {
@@ -179,6 +189,7 @@ void AddToDict(const std::string& prefix, const ScriptModule& module, NamedArray
 TorchModel MakeTorchModel(const std::string& type, const TaskFamily& task,
                           std::span<const float> params, std::span<const float> model_state) {
   if (const auto* mlp = dynamic_cast<const ImageMlp*>(&task)) {
+    RequireSameImages(type, mlp->images());
     const auto statistics = model_state.subspan(mlp->images().model_state_layout().size());
     return {MlpModule(*mlp, params, statistics), InputWords(mlp->images().data())};
   }
@@ -187,6 +198,7 @@ TorchModel MakeTorchModel(const std::string& type, const TaskFamily& task,
       conv != nullptr,
       "{}: only models of ImageMLP, ImageConv, TorchImageMLP and TorchImageConv can be exported",
       type);
+  RequireSameImages(type, conv->images());
   return {ConvModule(*conv, params), InputWords(conv->images().data())};
 }
 

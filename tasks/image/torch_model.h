@@ -21,7 +21,8 @@ struct TorchModel {
 };
 
 // The model of an ImageMlp or ImageConv with these params [P] and model state [M]. Throws Error if
-// the task, whose type is `type`, is none.
+// the task, whose type is `type`, is none, or if its augmentation changes the images of every
+// split, which the model would not.
 TorchModel MakeTorchModel(const std::string& type, const TaskFamily& task,
                           std::span<const float> params, std::span<const float> model_state);
 

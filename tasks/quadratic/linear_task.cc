@@ -15,6 +15,7 @@ void LinearTask::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const std::span<float> z = scratch.Take<float>(size);
   for (int64_t row = 0; row < e.rows; ++row) {
     Normal(e.keys[row], z);
+    for (float& number : z) number *= scale_;
     double sum = 0;
     for (int64_t i = 0; i < size; ++i) sum += double{z[i]} * double{e.params[row * size + i]};
     e.losses[row] = static_cast<float>(sum);

@@ -6,7 +6,8 @@ namespace lopt {
 
 std::optional<QuadraticDevice::Args> QuadraticArgs(const TaskFamily& family) {
   using Kind = QuadraticDevice::Kind;
-  QuadraticDevice::Args args{.kind = Kind::kPlain, .dim = family.params_layout().size(), .cov = 0};
+  QuadraticDevice::Args args{
+      .kind = Kind::kPlain, .dim = family.params_layout().size(), .factor = 0};
   if (dynamic_cast<const QuadraticTask*>(&family) != nullptr) return args;
   if (dynamic_cast<const FixedDimQuadraticFamily*>(&family) != nullptr) {
     args.kind = Kind::kTarget;
@@ -16,13 +17,14 @@ std::optional<QuadraticDevice::Args> QuadraticArgs(const TaskFamily& family) {
     args.kind = Kind::kLog;
     return args;
   }
-  if (dynamic_cast<const LinearTask*>(&family) != nullptr) {
+  if (const auto* linear = dynamic_cast<const LinearTask*>(&family)) {
     args.kind = Kind::kLinear;
+    args.factor = linear->scale();
     return args;
   }
   if (const auto* noisy = dynamic_cast<const NoisyQuadraticFamily*>(&family)) {
     args.kind = Kind::kNoisy;
-    args.cov = noisy->cov();
+    args.factor = noisy->cov();
     return args;
   }
   return std::nullopt;

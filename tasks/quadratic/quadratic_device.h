@@ -16,7 +16,7 @@ struct QuadraticDevice {
   struct Args {
     Kind kind;
     int64_t dim;
-    float cov;  // of kNoisy
+    float factor;  // of what is drawn: cov of kNoisy, the scale of kLinear
   };
 
   static int64_t ScratchFloats(const Args&, int threads) { return threads; }
@@ -35,7 +35,7 @@ struct QuadraticDevice {
     const auto noise = [&](int64_t i) { return NormalAt(e.key, static_cast<uint64_t>(i)); };
     // What is summed up.
     const auto term = [&](int64_t i) {
-      return distance(i) * (args.kind == Kind::kLinear ? noise(i) : distance(i));
+      return distance(i) * (args.kind == Kind::kLinear ? args.factor * noise(i) : distance(i));
     };
     block.ForEachThread([&](int thread) {
       float sum = 0;
@@ -48,9 +48,9 @@ struct QuadraticDevice {
       float* gradient = replica.gradient;
       block.ForEach(args.dim, [&](int64_t i) {
         if (args.kind == Kind::kLinear) {
-          gradient[i] = noise(i);
+          gradient[i] = args.factor * noise(i);
         } else if (args.kind == Kind::kNoisy) {
-          gradient[i] = 2 * scale[i] * distance(i) + args.cov * noise(i) * x[i];
+          gradient[i] = 2 * scale[i] * distance(i) + args.factor * noise(i) * x[i];
         } else {
           gradient[i] = args.kind == Kind::kLog ? 2 * x[i] / sum : 2 * distance(i);
         }

@@ -46,8 +46,9 @@ std::vector<std::string> FrameSeeds() {
   gradient.gradient.estimators.resize(1);
   const std::string join =
       FrameInput(FrameType::kJoin, 0, 0, ToWire(JoinRequest{.version = kLearnerHello.version}));
-  const std::string equipped = FrameInput(FrameType::kEquipped, 0, 0,
-                                          ToWire(Equipment{.hello = kLearnerHello, .threads = 2}));
+  Equipment equipment{.hello = kLearnerHello, .threads = 2};
+  equipment.hello.device = "cpu";
+  const std::string equipped = FrameInput(FrameType::kEquipped, 0, 0, ToWire(equipment));
   return {JoinParts({join, equipped, FrameInput(FrameType::kPulse, 0, 0, {}),
                      FrameInput(FrameType::kAnswer, 1, kReady, {}),
                      FrameInput(FrameType::kAnswer, 1, kGradients, ToWire(std::vector{gradient})),

@@ -137,11 +137,11 @@ def trained(submission, workload, steps=STEPS, resumed_after=None, model=None, p
     return model
 
 
-def trained_directly(path, workload, batch_size, steps=STEPS):
+def trained_directly(path, workload, batch_size, steps=STEPS, **options):
     """The same with the one-file optimizer."""
     queue = workload._build_input_queue(1, "train", "", batch_size)
     model, _ = workload.init_model_fn(2)
-    optimizer = LearnedOptimizer.from_file(path, model.parameters(), num_steps=STEPS)
+    optimizer = LearnedOptimizer.from_file(path, model.parameters(), num_steps=STEPS, **options)
     for _ in range(steps):
         batch = next(queue)
         optimizer.zero_grad()
@@ -194,6 +194,24 @@ class Submissions(one_file.TestCase):
                 self.assertEqual(got.losses, wanted.losses)
                 for a, b in zip(model.parameters(), directly.parameters()):
                     self.assertTrue(torch.equal(a, b))
+
+    def test_the_constants_at_the_top_are_the_lr_and_the_weight_decay(self):
+        theta = self.drawn_of_others({"type": "LearnableSGDM", "learning_rate": 0.1})
+        path = self.exported(theta)
+        text = path.read_text(encoding="utf-8")
+        constants = "_LR, _WEIGHT_DECAY = 1.0, 0.0\n"
+        self.assertEqual(text.count(constants), 1)
+        self.assertLess(text.index(constants), text.index("\nimport "))
+        path.write_text(text.replace(constants, "_LR, _WEIGHT_DECAY = 0.5, 0.001\n"),
+                        encoding="utf-8")
+        got, wanted, plain = Workload(), Workload(), Workload()
+        submission = loaded(path)
+        trained(submission, got)
+        batch_size = submission.get_batch_size("mnist")
+        trained_directly(theta, wanted, batch_size, lr=0.5, weight_decay=0.001)
+        self.assertEqual(got.losses, wanted.losses)
+        trained_directly(theta, plain, batch_size)
+        self.assertNotEqual(got.losses, plain.losses)
 
     def test_the_functions_have_the_arguments_of_the_interface(self):
         submission = loaded(self.exported("recommended"))

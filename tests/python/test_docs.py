@@ -1,4 +1,5 @@
-"""The Python of README.md, docs/python.md and docs/using.md, run from the first line to the last."""
+"""The Python of README.md, docs/python.md, docs/fit.md and docs/using.md, run from the first line to
+the last."""
 
 import contextlib
 import io
@@ -108,6 +109,20 @@ class Snippets(unittest.TestCase):
                 os.chdir(here)
         self.assertEqual(names["config"]["meta_steps"], 40)
         self.assertEqual(len(names["losses"]), 40)
+
+
+class Fitting(unittest.TestCase):
+    def test_a_loss_is_fitted(self):
+        here = os.getcwd()
+        self.addCleanup(os.chdir, here)
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        os.chdir(scratch.name)
+        (snippet,) = snippets_of("docs/fit.md")
+        long_fit = "steps=300, minutes=10)"
+        self.assertEqual(snippet.count(long_fit), 1)
+        short = snippet.replace(long_fit, "steps=40, trials=2, updates=0)")
+        self.assertIn("AdamW-cosine-decay", printed_by(short, "docs/fit.md"))
 
 
 class Using(unittest.TestCase):

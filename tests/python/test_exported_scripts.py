@@ -4,12 +4,13 @@ and traces of google/learned_optimization. The environment is that of test_lopt_
 
 import os
 import unittest
+import warnings
 
 import test_lopt_optimizer as one_file
 import torch
-from test_lopt_optimizer import (GOLDEN, OF_OTHERS, LearnedOptimizer, ThetaFile, in_torch_order,
-                                 lopt_optimizer, random_gradients, read_safetensors, run, trained,
-                                 without)
+from test_lopt_optimizer import (OF_OTHERS, LearnedOptimizer, ThetaFile, golden_path,
+                                 in_torch_order, lopt_optimizer, random_gradients,
+                                 read_safetensors, run, trained, without)
 
 
 @unittest.skipUnless(one_file.PROGRAM, "LOPT_PROGRAM does not name the program")
@@ -69,6 +70,23 @@ class FilesOfTheProgram(one_file.TestCase):
                     size = max(1, scripted[i].abs().max().item())
                     self.assertClose(params[i], scripted[i], 1e-5 * size)
 
+    def test_lr_and_weight_decay_are_those_of_the_one_file(self):
+        path = self.drawn_of_others(OF_OTHERS[0])
+        run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
+        module = torch.jit.load(str(self.directory / "theta.pt"))
+        for options in ({"lr": 0.3}, {"weight_decay": 0.05}, {"lr": 0.3, "weight_decay": 0.05}):
+            p = torch.randn(5, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
+            scripted = p.detach().clone()
+            state = module.init_state(scripted)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*weight_decay .* takes")
+                optimizer = LearnedOptimizer.from_file(path, [p], num_steps=12, **options)
+                for step, gradients in enumerate(random_gradients([p], 8)):
+                    trained(optimizer, [p], [gradients])
+                    scripted, state = module.update(scripted, gradients[0], state, step, 12,
+                                                    **options)
+            self.assertClose(p, scripted, 1e-5 * max(1, scripted.abs().max().item()))
+
     def test_an_exported_torch_script_refuses_a_loss_that_is_needed_and_not_finite(self):
         for options in ({"type": "Celo"}, {"type": "CeloAdam"}, {"type": "Sinv6"}):
             run("export", self.drawn_of_others(options), "--format", "torchscript", "--out",
@@ -117,7 +135,7 @@ class FilesOfTheProgram(one_file.TestCase):
             path, _, _ = self.imported(name=name)
             run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
             module = torch.jit.load(str(self.directory / "theta.pt"))
-            arrays, metadata = read_safetensors(GOLDEN / name)
+            arrays, metadata = read_safetensors(golden_path(name))
             order = in_torch_order if "adafac" in name else torch.Tensor.clone
             for tensor, start in without("param0/", arrays).items():
                 p = order(torch.tensor(start))

@@ -10,6 +10,11 @@ import numpy as np
 
 import lopt
 
+try:
+    import torch  # noqa: F401
+except ImportError:
+    torch = None
+
 PROGRAM = os.environ.get("LOPT_PROGRAM")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -77,6 +82,47 @@ class Fits(unittest.TestCase):
         fitting = set().union(*(seen[phase] for phase in seen if not phase.startswith("judging")))
         self.assertEqual(fitting, set(range(36)))
         self.assertTrue(set(range(36, 40)) <= seen["judging random-search"] | Line.seen)
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_a_loss_is_the_task_that_a_class_with_it_is(self):
+        rows = Line().data()
+
+        def init(key):
+            return {"w": key.normal(2)}
+
+        def loss(params, batch):
+            error = params["w"][0] * batch[:, 1] + params["w"][1] - batch[:, 2]
+            return error.square().mean()
+
+        @lopt.task
+        class TorchLine:
+            batch_size = 4
+
+            def init(self, key):
+                return init(key)
+
+            def data(self):
+                return rows
+
+            def loss(self, params, batch):
+                return loss(params, batch)
+
+        given = {"updates": 0, "data": rows, "batch_size": 4}
+        fit = self.fit(loss, init=init, **given)
+        other = self.fit(TorchLine(), updates=0, out=self.out + "-class")
+        np.testing.assert_array_equal(fit.theta.values, other.theta.values)
+        self.assertEqual([row["test_loss"] for row in fit.judged],
+                         [row["test_loss"] for row in other.judged])
+        # What tuning chose is told, of those that are tuned.
+        self.assertEqual([sorted(row["tuned"]) for row in fit.judged][-3:],
+                         [["learning_rate", "weight_decay"]] * 2 +
+                         [["beta1", "beta2", "learning_rate", "weight_decay"]])  # fmt: skip
+        with self.assertRaisesRegex(lopt.Error, "fit: a loss wants init="):
+            self.fit(loss, overwrite=True, **given)
+        with self.assertRaisesRegex(lopt.Error, "data and batch_size go together"):
+            self.fit(loss, init=init, data=rows, overwrite=True)
+        with self.assertRaisesRegex(lopt.Error, "about a loss; .* this is the class TorchLine"):
+            self.fit(TorchLine, init=init, overwrite=True)
 
     def test_it_is_that_of_the_program(self):
         if not PROGRAM:

@@ -1,6 +1,6 @@
 """Tests of python/lopt_optimizer.py against traces of google/learned_optimization and against lopt.
 
-Environment: LOPT_GOLDEN_DIR (default tests/golden), LOPT_MNIST_DIR (the MNIST test files; without
+Environment: LOPT_GOLDEN_DIR (see golden_path), LOPT_MNIST_DIR (the MNIST test files; without
 it, the training on real digits is skipped), LOPT_PROGRAM (the program; without it, what needs it is
 skipped), LOPT_TORCH (OFF if the program was built without LibTorch).
 """
@@ -33,12 +33,20 @@ sys.path.insert(0, str(ROOT / "python"))
 import lopt_optimizer  # noqa: E402
 from lopt_optimizer import LearnedOptimizer, ThetaFile  # noqa: E402
 
-GOLDEN = pathlib.Path(os.environ.get("LOPT_GOLDEN_DIR", ROOT / "tests/golden"))
 PROGRAM = os.environ.get("LOPT_PROGRAM")
 MNIST = os.environ.get("LOPT_MNIST_DIR")
-STEPS = GOLDEN / "mlp_lopt_steps.safetensors"
-
 DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
+
+
+def golden_path(name):
+    """Where a trace is: in LOPT_GOLDEN_DIR, if that is set and has it, else in tests/golden."""
+    directory = os.environ.get("LOPT_GOLDEN_DIR")
+    if directory and pathlib.Path(directory, name).exists():
+        return pathlib.Path(directory, name)
+    return ROOT / "tests/golden" / name
+
+
+STEPS = golden_path("mlp_lopt_steps.safetensors")
 
 
 def read_safetensors(path):
@@ -164,9 +172,9 @@ class OneFile(TestCase):
 
 class GoldenTraces(TestCase):
     def follow(self, name, tolerance=1e-6):
-        arrays, metadata = read_safetensors(GOLDEN / name)
+        arrays, metadata = read_safetensors(golden_path(name))
         params = tensors(without("param0/", arrays))
-        optimizer = LearnedOptimizer.from_file(GOLDEN / name, params.values(),
+        optimizer = LearnedOptimizer.from_file(golden_path(name), params.values(),
                                                learned_optimizer=json.loads(metadata["optimizer"]))
         for step in range(int(metadata["steps"])):
             for tensor, p in params.items():
@@ -189,18 +197,19 @@ class GoldenTraces(TestCase):
 
     def test_steps_of_adafac_mlp_lopt_on_parameters_in_the_order_of_torch(self):
         for name in ("adafac_mlp_steps.safetensors", "adafac_mlp_steps_large.safetensors"):
-            arrays, metadata = read_safetensors(GOLDEN / name)
+            arrays, metadata = read_safetensors(golden_path(name))
             params = {tensor: in_torch_order(p)
                       for tensor, p in tensors(without("param0/", arrays)).items()}
             optimizer = LearnedOptimizer.from_file(
-                GOLDEN / name, params.values(), learned_optimizer=json.loads(metadata["optimizer"]))
+                golden_path(name), params.values(),
+                learned_optimizer=json.loads(metadata["optimizer"]))
             for step in range(int(metadata["steps"])):
                 for tensor, p in params.items():
                     p.grad = in_torch_order(torch.tensor(arrays["gradient/" + tensor][step]))
                 if step == 4:  # goes on from a saved state
                     saved = optimizer.state_dict()
                     optimizer = LearnedOptimizer(params.values(), ThetaFile(
-                        GOLDEN / name, json.loads(metadata["optimizer"])))
+                        golden_path(name), json.loads(metadata["optimizer"])))
                     optimizer.load_state_dict(saved)
                 optimizer.step()
                 for tensor, p in params.items():
@@ -213,7 +222,7 @@ class GoldenTraces(TestCase):
                 ("celo2_steps", "optimizer", "base", {"type": "Celo2Base"}),
                 ("celo2_1d_steps", "config", "eval", {"type": "Celo2", "one_d": "adamw"}),
                 ("celo2_1d_steps", "config", "train", {"type": "Celo2", "one_d": "adam"})):
-            path = GOLDEN / (name + ".safetensors")
+            path = golden_path(name + ".safetensors")
             arrays, metadata = read_safetensors(path)
             known = ("learning_rate", "weight_decay", "mult_1d")
             options |= {option: value for option, value in json.loads(metadata[settings]).items()
@@ -246,8 +255,8 @@ class GoldenTraces(TestCase):
 
     def test_steps_of_celo_celo_adam_and_sinv6_whose_losses_are_told_in_every_way(self):
         for trace, weights, options in self.CELO_TRACES:
-            arrays, _ = read_safetensors(GOLDEN / (trace + ".safetensors"))
-            path = GOLDEN / (weights + ".safetensors")
+            arrays, _ = read_safetensors(golden_path(trace + ".safetensors"))
+            path = golden_path(weights + ".safetensors")
             params = {tensor: in_torch_order(p)
                       for tensor, p in tensors(without("param0/", arrays)).items()}
 
@@ -284,7 +293,7 @@ class GoldenTraces(TestCase):
 
         def steps(weights, options, first):
             p = torch.ones(3, requires_grad=True)
-            optimizer = LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+            optimizer = LearnedOptimizer.from_file(golden_path(weights + ".safetensors"), [p],
                                                    num_steps=15, learned_optimizer=options)
             for gradient in (first * torch.ones(3), torch.tensor([0.1, -100.0, 900.0])):
                 p.grad = gradient
@@ -301,7 +310,7 @@ class GoldenTraces(TestCase):
     def test_a_loss_that_is_missing_where_it_is_needed_is_an_error(self):
         p = torch.ones(3, requires_grad=True)
         for _, weights, options in self.CELO_TRACES:
-            optimizer = LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+            optimizer = LearnedOptimizer.from_file(golden_path(weights + ".safetensors"), [p],
                                                    num_steps=5, learned_optimizer=options)
             p.grad = torch.ones(3)
             before = p.detach().clone()
@@ -318,7 +327,7 @@ class GoldenTraces(TestCase):
                 optimizer.step(lambda: 1.0, loss=1.0)
             self.assertTrue(torch.equal(p, before))
             with self.assertRaisesRegex(ValueError, "num_steps"):
-                LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+                LearnedOptimizer.from_file(golden_path(weights + ".safetensors"), [p],
                                            learned_optimizer=options)
 
     NOT_FINITE = (float("nan"), float("inf"), -float("inf"), 1e39)  # the last is so in float32
@@ -333,7 +342,7 @@ class GoldenTraces(TestCase):
 
                 def made(params, weights=weights, options=options, **more):
                     return LearnedOptimizer.from_file(
-                        GOLDEN / (weights + ".safetensors"), params, num_steps=5,
+                        golden_path(weights + ".safetensors"), params, num_steps=5,
                         learned_optimizer=options, **more)
 
                 yield options["type"], made, params, gradients, [2.0, 1.5, 1.25, 1.0]
@@ -380,7 +389,7 @@ class GoldenTraces(TestCase):
     def test_a_loss_that_is_not_needed_may_be_anything(self):
         p = torch.ones(3, requires_grad=True)
         optimizer = LearnedOptimizer.from_file(
-            GOLDEN / "celo_steps_drawn.safetensors", [p],
+            golden_path("celo_steps_drawn.safetensors"), [p],
             learned_optimizer={"type": "Celo", "scheduled": False})
         self.step_with(optimizer, [p], [torch.ones(3)], float("nan"))
         self.assertTrue(p.isfinite().all())
@@ -420,7 +429,7 @@ class GoldenTraces(TestCase):
         self.assertClose(after[0], [0.81], 1e-7)
 
     def test_weight_decay_of_learnable_adam(self):
-        arrays, _ = read_safetensors(GOLDEN / "learnable_adam_steps.safetensors")
+        arrays, _ = read_safetensors(golden_path("learnable_adam_steps.safetensors"))
         path = self.directory / "theta.safetensors"
         write_safetensors(path, {"theta/" + n: a for n, a in without("theta/", arrays).items()})
         x = torch.ones(1, requires_grad=True)
@@ -720,7 +729,7 @@ def digits(size):
 
 @unittest.skipUnless(MNIST, "LOPT_MNIST_DIR does not name a directory with the MNIST test files")
 class RealDigits(TestCase):
-    PATH = GOLDEN / "image_mlp_inner_training.safetensors"
+    PATH = golden_path("image_mlp_inner_training.safetensors")
 
     def train(self):
         """The losses of the golden batches, and the params after them."""
@@ -1439,18 +1448,38 @@ class Optimizer(TestCase):
 
         theta = self.ranged()
         self.assertEqual(theta.trained_range["most_params"], 6)
-        for sizes, options in (([30, 30], {}), ([30], {"num_steps": 5}), ([1], {"num_steps": 900})):
+        for sizes, options in (([30, 30], {}), ([30], {"num_steps": 5}), ([1], {"num_steps": 80})):
             self.assertEqual(steps(sizes, theta, **options), [])
         begin = "LearnedOptimizer: this training is unlike all that the optimizer was trained on: "
         end = ". Try a smaller and a larger lr, and compare with Adam"
         for sizes, options, wanted in (
                 ([3], {"num_steps": 4}, "num_steps 4 (there at least 10)"),
+                ([1], {"num_steps": 900}, "num_steps 900 (there at most 80)"),
                 ([30, 30, 1], {}, "61 parameters (there at most 6)"),
                 ([31], {"num_steps": 10}, "a tensor of 31 numbers (there at most 3)"),
                 ([900, 900], {"num_steps": 4},
                  "num_steps 4 (there at least 10), 1,800 parameters (there at most 6), a tensor of "
                  "900 numbers (there at most 3)")):
             self.assertEqual(steps(sizes, theta, **options), [begin + wanted + end])
+        batches = self.ranged(smallest_batch=8, largest_batch=16)
+        for batch_size, wanted in ((None, []), (numpy.int64(4), []), (160, []),
+                                   (3, ["batches of 3 (there at least 8)"]),
+                                   (1610, ["batches of 1,610 (there at most 16)"])):
+            self.assertEqual(steps([3], batches, batch_size=batch_size),
+                             [begin + one + end for one in wanted])
+        self.assertEqual(steps([3], theta, batch_size=1), [])
+        for wrong in (0, -1, 2.0, True, "8", torch.tensor(1.5)):
+            with self.assertRaisesRegex(ValueError, "batch_size must be an integer of at least 1"):
+                LearnedOptimizer([torch.ones(3)], theta, batch_size=wrong)
+        # A training that is too long is warned of at once, or where that was not told.
+        short = self.ranged(shortest_training=1, longest_training=2)
+        for theta in (short, self.theta(metadata={"trained_horizon": "2"})):
+            self.assertEqual(steps([3], theta, num_steps=3),
+                             [begin + "num_steps 3 (there at most 2)" + end])
+            for options in ({}, {"num_steps": "unknown"}, {"num_steps": 2}):
+                self.assertEqual(steps([3], theta, **options), [
+                    "LearnedOptimizer: step 3 is beyond the 2 steps that this optimizer was "
+                    "trained for; it may lose what it has gained"])
         unknown = self.ranged(shortest_training=0, fewest_params=0, most_params=0, largest_tensor=0)
         for older in (unknown, self.theta()):
             self.assertEqual(steps([900], older, num_steps=4), [])
@@ -2049,7 +2078,7 @@ class Files(TestCase):
 class FilesOfTheProgram(TestCase):
     def imported(self, *options, name="mlp_lopt_steps.safetensors"):
         """A theta file with the weights of a golden trace, which come as NumPy's npz."""
-        arrays, metadata = read_safetensors(GOLDEN / name)
+        arrays, metadata = read_safetensors(golden_path(name))
         haiku = {name.replace("theta/mlp/", "mlp/~/"): a for name, a in arrays.items()
                  if name.startswith("theta/")}
         numpy.savez(self.directory / "haiku.npz", step=numpy.int64(3), **haiku)
@@ -2134,8 +2163,8 @@ class FilesOfTheProgram(TestCase):
 
     def test_files_of_before_there_were_limits_open_and_stay_sharp(self):
         for name in ("theta_1_fast.safetensors", "theta_1_mlp.safetensors"):
-            self.assertEqual(ThetaFile(GOLDEN / name).golden_steps, 5)
-            arrays, metadata = read_safetensors(GOLDEN / name)
+            self.assertEqual(ThetaFile(golden_path(name)).golden_steps, 5)
+            arrays, metadata = read_safetensors(golden_path(name))
             path = self.directory / "changed.safetensors"
             for tensor in arrays:
                 # LearnedScheduler keeps directions alone.

@@ -305,6 +305,10 @@ class TrainedModels(one_file.TestCase):
             "type": "ImageMLP", "data": "npz", "image_size": 0})
         with self.assertRaisesRegex(AssertionError, "only models of ImageMLP, ImageConv, TorchImageMLP and"):
             run("export", "--model", path, "--format", "safetensors", "--out", self.directory / "x")
+        path = self.trained(type="ImageMLP", hidden=[4], augment={"type": "Drawn"})
+        for model_format in ("torchscript", "state_dict", "safetensors"):
+            with self.assertRaisesRegex(AssertionError, "ImageMLP: augment is 'Drawn', which changes the images of every"):
+                run("export", "--model", path, "--format", model_format, "--out", self.directory / "x")
 
 
 if __name__ == "__main__":

@@ -436,6 +436,14 @@ class Thetas(unittest.TestCase):
             self.assertTrue(torch.equal(result, results[0]))
         self.assertFalse(torch.equal(results[0], torch.ones(3)))
 
+    def test_a_batch_size_is_compared_with_those_of_the_file(self):
+        p = torch.ones(3, requires_grad=True)
+        path = one_file.ROOT / "trained/mlp-fast.safetensors"
+        for optimizer in (LearnedOptimizer([p], "mlp-fast", batch_size=1),
+                          LearnedOptimizer.from_file(path, [p], batch_size=1)):
+            with self.assertWarnsRegex(UserWarning, r"batches of 1 \(there at least 128\)"):
+                trained(optimizer, [p], [[torch.ones(3)]])
+
     def test_an_unknown_name_is_an_error_with_the_names(self):
         with self.assertRaisesRegex(lopt.Error, "^load: 'best' is neither a file nor a trained "
                                     "optimizer: celo2, fast, mlp, mlp-fast, recommended, tutorial$"):

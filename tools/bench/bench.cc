@@ -247,9 +247,12 @@ void PrintResult(const BenchResult& r) {
   const std::string fraction = r.flop > 0 ? fmt::format("{:.1f} %", 100 * r.fraction_of_peak) : "";
   const std::string gflops = r.flop > 0 ? fmt::format("{:.1f}", r.gflops) : "";
   const std::string flop = r.flop > 0 ? fmt::format("{:.4g}", r.flop / 1e6) : "";
-  PrintOut("{:<28} {:>7} {:>12.4g} {:>10} {:>9} {:>7} {:>12.6g} {:<12} {:>5.0f} MB\n", r.name,
-           r.threads, r.seconds, flop, gflops, fraction, r.per_second, r.unit,
-           static_cast<double>(r.peak_memory_bytes) / 1e6);
+  const std::string memory =
+      r.peak_memory_bytes
+          ? fmt::format("{:.0f} MB", static_cast<double>(*r.peak_memory_bytes) / 1e6)
+          : "";
+  PrintOut("{:<28} {:>7} {:>12.4g} {:>10} {:>9} {:>7} {:>12.6g} {:<12} {:>8}\n", r.name, r.threads,
+           r.seconds, flop, gflops, fraction, r.per_second, r.unit, memory);
 }
 
 nlohmann::ordered_json ToJson(const Machine& machine) {
@@ -271,7 +274,8 @@ nlohmann::ordered_json ToJson(const BenchResult& r) {
           {"fraction_of_peak", r.fraction_of_peak},
           {"per_second", r.per_second},
           {"unit", r.unit},
-          {"peak_memory_bytes", r.peak_memory_bytes}};
+          {"peak_memory_bytes",
+           r.peak_memory_bytes ? nlohmann::ordered_json(*r.peak_memory_bytes) : nullptr}};
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/environment.h"
 #include "lopt/base/file.h"
+#include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/elastic/grpc_connections.h"
@@ -37,6 +38,7 @@ constexpr const char* kTransportExamples =
     "Examples:\n"
     "  lopt bench transport --workers 1000 --updates 100\n"
     "  mpiexec -n 5 lopt bench transport --workers 1000 --gradient-sum tree\n"
+    "  lopt bench transport --workers 1000 --updates 100 --threads 2\n"
     "  lopt bench transport --frame 401000 --updates 2000\n";
 
 struct NullOptions {
@@ -118,7 +120,7 @@ constexpr int64_t kMostFrameBytes = int64_t{1} << 30;
 constexpr double kLearnerSeconds = 2.5;
 
 // Seconds for one update at the learner: the gradients out of their messages, their mean, Adam, and
-// the weights into a message; one message for each of `ranks`.
+// the weights into a message; one message for each of `ranks`. On the pool around the call.
 double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
   const auto optimizer = OptimizerRegistry().Make(config.learned_optimizer);
   const GradientLearner learner(optimizer, config.theta_opt, {.sum = config.gradient_sum});
@@ -212,6 +214,8 @@ po::options_description TransportOptions() {
       "Updates of theta, or with --frame round trips.");
   add("gradient-sum", po::value<std::string>()->value_name("ORDER")->default_value("in_order"),
       "How gradients are added up: in_order or tree (gradient_sum).");
+  add("threads", po::value<int>()->value_name("N")->default_value(1),
+      "Threads of each rank, also those of the learner's own time.");
   add("out", po::value<std::string>()->value_name("DIR"),
       "Also write all files of a run there, in place of the run that it holds.");
   add("frame", po::value<int64_t>()->value_name("BYTES"),
@@ -240,8 +244,8 @@ int64_t FrameBytes(const po::variables_map& values) {
 int RunTransportBench(const po::variables_map& values, Transport* transport) {
   const int64_t updates = AtLeastOne(values, "updates");
   if (values.contains("frame")) {
-    for (const char* option : {"workers", "out"}) {
-      if (values.contains(option)) {
+    for (const char* option : {"workers", "theta", "gradient-sum", "threads", "out"}) {
+      if (values.contains(option) && !values[option].defaulted()) {
         throw UsageError(fmt::format("bench transport: --{} does not go with --frame", option));
       }
     }
@@ -254,16 +258,21 @@ int RunTransportBench(const po::variables_map& values, Transport* transport) {
   const int64_t theta = AtLeastOne(values, "theta");
   const int64_t workers =
       values.contains("workers") ? AtLeastOne(values, "workers") : transport->size();
+  const int threads = ThreadsOption(values);
   const std::string out_dir = TextOption(values, "out").value_or("");
   AddNullTypes();
   const MetaTrainConfig config =
       NullConfig(workers, theta, updates, values["gradient-sum"].as<std::string>());
-  const MetaTrainResult result = RunMetaTraining(
-      config, {.out_dir = out_dir, .overwrite = !out_dir.empty(), .transport = transport});
+  const MetaTrainResult result = RunMetaTraining(config, {.out_dir = out_dir,
+                                                          .threads = threads,
+                                                          .overwrite = !out_dir.empty(),
+                                                          .transport = transport});
   if (transport->rank() == 0) {
+    double own_seconds = 0;
+    ThreadPool(threads).Run([&] { own_seconds = LearnerSeconds(config, transport->size()); });
     PrintOut("{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
              transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
-             1e6 * LearnerSeconds(config, transport->size()));
+             1e6 * own_seconds);
     if (!out_dir.empty()) {
       const int64_t bytes = FileSize(out_dir + "/metrics.jsonl").value_or(0);
       PrintOut("  metrics.jsonl: {} bytes per update\n", bytes / updates);

@@ -67,15 +67,16 @@ BenchResult Time(const WorkloadMaker& maker, const BenchOptions& options) {
   }
 
   const double median = Median(seconds);
-  return {.name = workload.name,
-          .threads = threads,
-          .seconds = median,
-          .flop = workload.flop,
-          .gflops = workload.flop / median / 1e9,
-          .fraction_of_peak = Median(fractions),
-          .per_second = workload.units / median,
-          .unit = workload.unit,
-          .peak_memory_bytes = PeakMemoryBytes()};
+  return {
+      .name = workload.name,
+      .threads = threads,
+      .seconds = median,
+      .flop = workload.flop,
+      .gflops = workload.flop / median / 1e9,
+      .fraction_of_peak = Median(fractions),
+      .per_second = workload.units / median,
+      .unit = workload.unit,
+      .peak_memory_bytes = workload.own_process ? std::nullopt : std::optional(PeakMemoryBytes())};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace lopt {
 struct Workload {
   std::string name = "";
   bool all_threads = false;  // runs on the bench's pool; otherwise on one thread
+  bool own_process = false;  // runs in another process, whose memory is not measured
   std::string unit = "";     // what `call` makes `units` of
   double units = 1;
   double flop = 0;  // of one call; 0 if not counted
@@ -47,7 +49,8 @@ struct BenchResult {
   double fraction_of_peak = 0;  // of the peak measured beside each repeat, with as many threads
   double per_second = 0;        // units
   std::string unit = "";
-  int64_t peak_memory_bytes = 0;  // of the process while the workload was made and run
+  // Of this process while the workload was made and run; none if it ran in another.
+  std::optional<int64_t> peak_memory_bytes = {};
 };
 
 // Checks, warms up and times one workload. An Error of it becomes a part of the result, so that it

@@ -412,32 +412,35 @@ Workload CheckpointWrite(int threads) {
 // files written.
 Workload FirstUpdate(int threads) {
   auto directory = std::make_shared<ScratchDirectory>("bench");
-  return {
-      .name = "first_update", .all_threads = true, .unit = "runs", .call = [directory, threads] {
-        const std::string out = *directory / "run";
-        const std::string thread_count = std::to_string(threads);
-        std::vector<std::string> words = OwnCommand();
-        const std::vector<std::string> command = {
-            "meta-train",  "--preset",  "tutorial",   "--steps", "1",
-            "--overwrite", "--threads", thread_count, "--out",   out};
-        words.insert(words.end(), command.begin(), command.end());
-        std::vector<char*> arguments;
-        for (std::string& word : words) {
-          arguments.push_back(word.data());
-        }
-        arguments.push_back(nullptr);
-        posix_spawn_file_actions_t actions;
-        posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-        pid_t child = 0;
-        const int error =
-            posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-        posix_spawn_file_actions_destroy(&actions);
-        int status = 0;
-        Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,
-                "bench: lopt meta-train for first_update failed with status {}", status);
-      }};
+  return {.name = "first_update",
+          .all_threads = true,
+          .own_process = true,
+          .unit = "runs",
+          .call = [directory, threads] {
+            const std::string out = *directory / "run";
+            const std::string thread_count = std::to_string(threads);
+            std::vector<std::string> words = OwnCommand();
+            const std::vector<std::string> command = {
+                "meta-train",  "--preset",  "tutorial",   "--steps", "1",
+                "--overwrite", "--threads", thread_count, "--out",   out};
+            words.insert(words.end(), command.begin(), command.end());
+            std::vector<char*> arguments;
+            for (std::string& word : words) {
+              arguments.push_back(word.data());
+            }
+            arguments.push_back(nullptr);
+            posix_spawn_file_actions_t actions;
+            posix_spawn_file_actions_init(&actions);
+            posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+            pid_t child = 0;
+            const int error =
+                posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+            posix_spawn_file_actions_destroy(&actions);
+            int status = 0;
+            Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,
+                    "bench: lopt meta-train for first_update failed with status {}", status);
+          }};
 }
 
 }  // namespace

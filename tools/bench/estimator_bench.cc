@@ -295,7 +295,7 @@ EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::Vecto
     const Config& from = config.estimators[e];
     const GradientEstimator& estimator = *estimators[e]->estimator;
     const Key key = FoldIn(run_key, e);
-    const bool stateless = estimator.InitWorkerState(bench.weights, key).size() == 0;
+    const bool stateless = estimator.OutlineState(bench.weights, key).size() == 0;
     EstimatorQuality row;
     row.estimator = EstimatorName(estimators, e);
     row.type = from.Type();

@@ -5,7 +5,6 @@
 #include <exception>
 #include <limits>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "lopt/base/config.h"
@@ -43,7 +42,7 @@ Layout AllRanks() {
 }
 
 struct Outcome {
-  UnrollTrace trace;
+  std::vector<double> losses;  // of all windows and of one fresh evaluation behind them
   UnrollState state;
 };
 
@@ -56,29 +55,44 @@ struct Comparison {
   int64_t steps = 1;
   double tolerance = 0;
   LoptProblemOptions options = {};
+  // Its config: no episode ends, and optimizers know a length.
+  std::string schedule = R"({"type": "ConstantTruncationSchedule", "total_length": 4000})";
+  PerturbationClock clock = {};
+  int64_t window = 50;  // steps of one, at most
 };
 
-// All steps in windows of at most 50.
 Outcome RunOn(const Comparison& of, const Device* device) {
-  constexpr int64_t kWindow = 50;
   const auto optimizer = OptimizerRegistry().Make(ParsedConfig(of.optimizer));
-  const LoptProblem problem(of.task, optimizer,
-                            ScheduleRegistry().Make(ParsedConfig(
-                                R"({"type": "ConstantTruncationSchedule", "total_length": 4000})")),
+  const LoptProblem problem(of.task, optimizer, ScheduleRegistry().Make(ParsedConfig(of.schedule)),
                             of.options, device);
   const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
-  const Perturbations perturbations(SplitKey(KeyFromSeed(2), of.pairs), kStd, theta.size());
-  const ThetaRows rows = {
-      .theta = AsSpan(theta), .rows = 2 * of.pairs, .perturbations = &perturbations};
-  std::vector<Key> keys = SplitKey(KeyFromSeed(3), 2 * of.pairs);
+  const std::vector<Key> pair_keys = SplitKey(KeyFromSeed(2), of.pairs);
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(3), 2 * of.pairs);
+  std::vector<int64_t> episodes(pair_keys.size());  // of each pair, that have ended
   Outcome outcome;
-  outcome.state = problem.Start(rows, {}, keys);
-  for (int64_t done = 0; done < of.steps; done += kWindow) {
+  for (int64_t done = 0; done < of.steps; done += of.window) {
+    const Perturbations perturbations =
+        of.clock.block == PerturbationClock::kWindow
+            ? Perturbations(pair_keys, kStd, theta.size())
+            : Perturbations(pair_keys, episodes, of.clock, kStd, theta.size());
+    const ThetaRows rows = {
+        .theta = AsSpan(theta), .rows = 2 * of.pairs, .perturbations = &perturbations};
+    if (done == 0) outcome.state = problem.Start(rows, {}, keys);
+    UnrollTrace trace;
     problem.Run({.theta = rows,
                  .keys = keys,
-                 .steps = std::min(kWindow, of.steps - done),
+                 .steps = std::min(of.window, of.steps - done),
                  .state = &outcome.state,
-                 .trace = &outcome.trace});
+                 .trace = &trace});
+    for (int64_t n = 0; n < of.pairs; ++n) {
+      episodes[static_cast<size_t>(n)] += trace.is_last.col(n).count();
+    }
+    outcome.losses.insert(outcome.losses.end(), trace.loss.data(),
+                          trace.loss.data() + trace.loss.size());
+    if (done + of.window < of.steps) continue;
+    std::vector<double> fresh(keys.size());
+    problem.MetaLoss(rows, keys, outcome.state, fresh);
+    outcome.losses.insert(outcome.losses.end(), fresh.begin(), fresh.end());
   }
   return outcome;
 }
@@ -98,11 +112,6 @@ double DifferenceToLargest(const Numbers& a, const Numbers& b) {
   return largest > 0 ? difference / largest : difference;
 }
 
-template <class Array2d>
-std::span<const double> NumbersOf(const Array2d& array) {
-  return {array.data(), static_cast<size_t>(array.size())};
-}
-
 KernelComparison Compare(const Comparison& of, const Device& device) {
   KernelComparison result{.kernel = of.optimizer,
                           .on = of.on,
@@ -113,8 +122,9 @@ KernelComparison Compare(const Comparison& of, const Device& device) {
     const Outcome host = RunOn(of, nullptr);
     const Outcome there = RunOn(of, &device);
     const Outcome again = RunOn(of, &device);
-    result.repeats = there.state == again.state;
-    result.losses = DifferenceToLargest(NumbersOf(there.trace.loss), NumbersOf(host.trace.loss));
+    result.repeats =
+        there.state == again.state && DifferenceToLargest(there.losses, again.losses) == 0;
+    result.losses = DifferenceToLargest(there.losses, host.losses);
     for (const auto& [name, array] : host.state) {
       if (array.dtype() != DType::kFloat32) continue;
       const Array copy = there.state.At(name).To(HostMemory());
@@ -188,6 +198,48 @@ KernelComparison CompareGradients(const char* name, const PerturbationClock& clo
   return result;
 }
 
+// Every meta-loss and clock, over episodes that end and begin anew inside windows.
+void CompareWindows(const Device& device,
+                    const std::function<void(const KernelComparison&)>& each) {
+  constexpr char kImages[] =
+      R"({"type": "ImageMLP", "data": "glyphs", "image_size": 4, "hidden": [4], "activation": "tanh", "batch_size": 8})";
+  constexpr char kEpochs[] =
+      R"({"type": "ImageMLP", "data": "glyphs", "image_size": 4, "hidden": [4], "activation": "tanh", "batch_size": 8, "sampling": "epoch"})";
+  struct Windows {
+    const char* what;
+    const char* task;
+    LoptProblemOptions options;
+    PerturbationClock clock;
+  };
+  const Windows all[] = {{"short episodes of GPES_K", kEpochs, {}, {3}},
+                         {"short episodes of NRES, the loss after the update",
+                          kEpochs,
+                          {.meta_loss = MetaLoss::kSameData},
+                          {PerturbationClock::kEpisode}},
+                         {"short episodes, the loss of a fresh batch",
+                          kEpochs,
+                          {.meta_loss = MetaLoss::kTrain},
+                          {PerturbationClock::kWindow}},
+                         {"short episodes of GPES_K, the accuracy of a fresh batch",
+                          kImages,
+                          {.meta_loss = MetaLoss::kInnerValid, .meta_loss_aux = "accuracy"},
+                          {3}}};
+  for (const Windows& of : all) {
+    each(Compare(
+        {.on = std::string(of.what) + ": " + of.task,
+         .task = MakeTaskOnDevice(of.task, device).task,
+         .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 4})",
+         .pairs = 2,
+         .steps = 20,
+         .tolerance = kTasksTolerance,
+         .options = of.options,
+         .schedule = R"({"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 13})",
+         .clock = of.clock,
+         .window = 8},
+        device));
+  }
+}
+
 }  // namespace
 
 void CompareKernels(const Device& device, int64_t steps,
@@ -217,11 +269,25 @@ void CompareKernels(const Device& device, int64_t steps,
        R"({"type": "AdafacMLPLOpt", "step_mult": 0.05, "hidden_size": 17, "hidden_layers": 3})",
        R"({"type": "AdafacMLPLOpt", "step_mult": 0.05, "hidden_size": 64, "initial_rms_decays": [0.9, 0.99, 0.999]})",
        R"({"type": "Celo2Base", "learning_rate": 0.05, "weight_decay": 0.01})",
-       R"({"type": "Celo2", "learning_rate": 0.05, "one_d": "adamw", "schedule": "linear"})"}) {
+       R"({"type": "Celo2", "learning_rate": 0.05, "one_d": "adamw", "schedule": "linear"})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 4, "schedule": {"type": "WarmupCosine", "warmup_steps": 20, "start_scale": 0.1, "final_scale": 0.2}})",
+       R"({"type": "Celo2", "learning_rate": 0.05, "schedule": {"type": "Piecewise", "boundaries": [10, 40], "scales": [0.5, 1, 0.3]}})"}) {
     each(Compare({.on = "ranks 0 to 5",
                   .task = all_ranks,
                   .optimizer = optimizer,
                   .steps = steps,
+                  .tolerance = kRulesTolerance},
+                 device));
+  }
+  // Squares of such gradients are beyond float32.
+  const auto wide = std::make_shared<LinearTask>(AllRanks(), 1e25f);
+  for (const char* optimizer : {R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 4})",
+                                R"({"type": "AdafacMLPLOpt", "step_mult": 0.05})",
+                                R"({"type": "Celo2", "learning_rate": 0.05, "one_d": "adamw"})"}) {
+    each(Compare({.on = "ranks 0 to 5, gradients times 1e25",
+                  .task = wide,
+                  .optimizer = optimizer,
+                  .steps = std::min<int64_t>(steps, 10),
                   .tolerance = kRulesTolerance},
                  device));
   }
@@ -231,6 +297,7 @@ void CompareKernels(const Device& device, int64_t steps,
                 .steps = std::min<int64_t>(steps, 20),
                 .tolerance = kRulesTolerance},
                device));
+  CompareWindows(device, each);
   // Where many units have a kink, rounding takes one of them to its other side sooner or later,
   // which is no small difference: the large task is smooth.
   for (

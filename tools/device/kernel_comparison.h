@@ -19,7 +19,7 @@ struct KernelComparison {
   double losses = 0;
   double numbers = 0;
   double tolerance = 0;
-  // Whether a second run gave the same bits.
+  // Whether a second run gave the same losses, and the same bits of all else.
   bool repeats = false;
   std::string error = "";  // of what threw; else empty
   // Why nothing was compared: what it needs is not on this machine. Else empty.
@@ -32,9 +32,11 @@ struct KernelComparison {
 
 // Compares every kernel with the host: draws; the gradients of pairs; each rule for tensors of
 // ranks 0 to 5 and odd sizes, of hidden sizes up to 64 and depths up to 4, over `steps` inner steps
-// with the same gradients fed (LinearTask); replicas in the memory of blocks and not; every task
-// under a rule for a few steps, as errors grow where a loss's own gradients are followed, a torch
-// task with a model state among them. `each` gets them one by one.
+// with the same gradients fed (LinearTask), for a few also such as no float32 holds the squares of;
+// replicas in the memory of blocks and not; episodes that end inside windows, under every meta-loss
+// and clock of perturbations; every task under a rule for a few steps, as errors grow where a
+// loss's own gradients are followed, a torch task with a model state among them; and behind the
+// last window an evaluation by itself. `each` gets them one by one.
 void CompareKernels(const Device& device, int64_t steps,
                     const std::function<void(const KernelComparison&)>& each);
 

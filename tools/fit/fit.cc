@@ -40,7 +40,8 @@ void TellProgress(const FitContext& fit, const FitStage& stage, double share) {
 
 double FitRecord::FittingSeconds() const {
   return measured.value_or(FitMeasurement()).seconds + steps.value_or(FitSearch()).seconds +
-         search.value_or(FitSearch()).seconds + bases.value_or(FitSearch()).seconds + meta_seconds +
+         kinds.value_or(FitSearch()).seconds + search.value_or(FitSearch()).seconds +
+         bases.value_or(FitSearch()).seconds + meta_seconds +
          candidates.value_or(FitSearch()).seconds;
 }
 
@@ -53,9 +54,9 @@ FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOpt
 
   directory.record().status = "running";
   if (directory.record().measured) directory.Save();  // else what is to be replaced stays for now
-  const bool ended = MeasureFit(&fit) && TryStepSizes(&fit) && SearchCandidates(&fit) &&
-                     TryBases(&fit) && MetaTrainBase(&fit) && TryMetaTrained(&fit) &&
-                     CompareFit(&fit);
+  const bool ended = MeasureFit(&fit) && TryStepSizes(&fit) && TryKinds(&fit) &&
+                     SearchCandidates(&fit) && TryBases(&fit) && MetaTrainBase(&fit) &&
+                     TryMetaTrained(&fit) && CompareFit(&fit);
   FitResult result{.interrupted = !ended};
   if (!ended && directory.HoldsAnother()) {
     result.kept_other = true;

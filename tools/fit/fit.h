@@ -51,13 +51,14 @@ struct FitResult {
 //    the search gets all.
 // 2. Tries seven multipliers of steps, 1 first (evaluation/trials.h), on trainings a quarter as
 //    long, for each kind of candidates (FitKindsOf): the start; its step sizes with Adam's
-//    directions; and, if its steps are orthogonal, with Adam's for vectors alone, also with steps
-//    that the schedule alone sizes, as Muon's.
+//    directions; and, if its steps are orthogonal, with Adam's for vectors alone, and two kinds
+//    whose steps the schedule alone sizes, as Muon's and AdamW's.
 // 3. Searches in whole trainings, one a trial, or up to 8 where there is time for some 120 such
-//    trials: rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the best of
-//    2., one of the weight decay, and the momentum of the directions. A round for each of the two
-//    kinds that were best in 2., which begins with the kind as it is, then rounds for the kind of
-//    the best trial.
+//    trials. First it tries the start as it is, and each kind with its best multiplier of 2. Then
+//    come rounds of 7 trials over a multiplier of the steps, within a factor of 4 of the one
+//    before, one of the weight decay, and the momentum of the directions: a round for each of the
+//    two kinds that were best, which begins with the trial before, then rounds for the kind of the
+//    best trial.
 // 4. Trains the start and the best of 3., an eighth of the trials, 2 to 6, with three times as many
 //    other seeds. From the one of the lowest loss on inner_valid it meta-trains: FullES over whole
 //    trainings of steps / 8 to steps, judged by the last loss on outer_valid, its logarithm where
@@ -72,8 +73,8 @@ struct FitResult {
 //
 // Writes to out_dir: fit.json (FitRecord), start.safetensors and base.safetensors (what it and its
 // meta-training begin with), meta/ (a meta-training run), compare/NAME/ (an evaluation each),
-// report.txt and theta.safetensors, which is the start until 4. has chosen, and then the best so
-// far. A fit that ends early goes on, with kResume, with the phase in which it ended: a
+// report.txt and theta.safetensors, which is the start until 3. has tried the kinds, and then the
+// best so far. A fit that ends early goes on, with kResume, with the phase in which it ended: a
 // meta-training with its newest checkpoint, the search with its round, a rival and the trials of 2.
 // and 4. from their beginning. `request` and `start` are then not read.
 //

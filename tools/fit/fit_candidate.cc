@@ -77,9 +77,10 @@ std::string AdamForVectors(const ThetaFile& start) {
                      DirectionsOf(start).Dump(-1), kAdam);
 }
 
-// These with a network that says 0. Nothing of the start's theta, so of its training, is left.
-ThetaFile Plain(const ThetaFile& start) {
-  ThetaFile file = Untrained(start, AdamForVectors(start));
+// These directions with a network that says 0. Nothing of the start's theta, so of its training, is
+// left.
+ThetaFile Plain(const ThetaFile& start, const std::string& directions) {
+  ThetaFile file = Untrained(start, directions);
   const auto optimizer = OptimizerOf(file);
   for (const char* name : {kOutputs, kBiases}) {
     const LayoutEntry& entry = optimizer->theta_layout().Find(name);
@@ -88,7 +89,6 @@ ThetaFile Plain(const ThetaFile& start) {
   file.config = {};
   file.meta_steps = {};
   file.seed = {};
-  file.trained_horizon = {};
   return file;
 }
 
@@ -98,9 +98,11 @@ ThetaFile StartOfKind(const ThetaFile& start, const std::string& kind) {
   if (kind == kAdamVectorsKind) {
     return WithDirections(start, AdamForVectors(start), "optimizer/matrices/");
   }
-  Require(kind == kPlainKind, "fit: '{}' is no kind of candidates; the kinds are {}, {}, {}, {}",
-          kind, kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind);
-  return Plain(start);
+  if (kind == kPlainAdamKind) return Plain(start, kAdam);
+  Require(kind == kPlainKind,
+          "fit: '{}' is no kind of candidates; the kinds are {}, {}, {}, {}, {}", kind,
+          kTrainedKind, kAdamKind, kAdamVectorsKind, kPlainKind, kPlainAdamKind);
+  return Plain(start, AdamForVectors(start));
 }
 
 // Whether the params have tensors of at least two axes, or of fewer.
@@ -124,10 +126,10 @@ std::vector<std::string> FitKindsOf(const ThetaFile& start, const Layout& params
   if (directions.Type() != "LearnableAdam") kinds.emplace_back(kAdamKind);
   const bool by_tensor = OptimizerRegistry().Make(directions)->run_state_size() == 0;
   if (directions.Type() == "OrthogonalSteps" && by_tensor) {
-    if (HasTensors(params, true) && HasTensors(params, false)) {
-      kinds.emplace_back(kAdamVectorsKind);
-    }
+    const bool matrices = HasTensors(params, true);
+    if (matrices && HasTensors(params, false)) kinds.emplace_back(kAdamVectorsKind);
     kinds.emplace_back(kPlainKind);
+    if (matrices) kinds.emplace_back(kPlainAdamKind);
   }
   return kinds;
 }
@@ -143,7 +145,9 @@ std::optional<double> OwnMomentum(const ThetaFile& start, const std::string& kin
 ThetaFile MakeCandidate(const ThetaFile& start, const FitTrial& trial) {
   ThetaFile file = StartOfKind(start, trial.kind);
   file.chosen_on = "inner_valid";
-  file.trained_range = {};  // it is chosen for a task that may be far outside of the start's
+  // It is chosen for a task that may be far outside of what the start was trained on.
+  file.trained_range = {};
+  file.trained_horizon = {};
   const auto optimizer = OptimizerOf(file);
   const LayoutEntry& biases = optimizer->theta_layout().Find(kBiases);
   file.theta[biases.offset] += static_cast<float>(std::log(trial.multiplier));

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lopt/base/config.h"
 #include "lopt/base/error.h"
@@ -9,6 +13,7 @@
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_run.h"
 #include "lopt/evaluation/results_file.h"
+#include "lopt/evaluation/trials.h"
 #include "lopt/tools/fit/fit_plan.h"
 
 namespace lopt {
@@ -20,6 +25,15 @@ std::string DirectoryOf(const FitDirectory& directory, const std::string& name) 
 
 std::string ResultsOf(const FitDirectory& directory, const std::string& name) {
   return DirectoryOf(directory, name) + "/results.jsonl";
+}
+
+// What tuning chose.
+std::map<std::string, double> TunedValues(const FitDirectory& directory, const std::string& name) {
+  const RunResult run = ReadResults(ResultsOf(directory, name)).runs.front();
+  std::map<std::string, double> values;
+  if (!run.learning_rate.empty()) values[kLearningRate] = run.learning_rate.front();
+  for (const auto& [option, chosen] : run.hyperparameters) values[option] = chosen.front();
+  return values;
 }
 
 std::vector<double> TestLosses(const FitDirectory& directory, const std::string& name) {
@@ -76,6 +90,7 @@ bool JudgeContender(FitContext* fit, FitContender contender, const EvaluatedOpti
   contender.seconds += result.seconds;
   const double loss = FitJudged{.test_loss = TestLosses(fit->directory, contender.name)}.Mean();
   if (std::isfinite(loss)) contender.test_loss = loss;
+  if (contender.trials > 0) contender.tuned = TunedValues(fit->directory, contender.name);
   record.contenders.push_back(std::move(contender));
   fit->directory.Save();
   return true;

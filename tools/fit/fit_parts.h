@@ -12,8 +12,11 @@ bool MeasureFit(FitContext* fit);
 // Seven multipliers of the steps of each kind of candidates, in short trainings.
 bool TryStepSizes(FitContext* fit);
 
+// Each kind with the best of these, and the start, in a whole training each.
+bool TryKinds(FitContext* fit);
+
 // Candidates in a whole training each, by rounds of multipliers of steps and of decay and momenta:
-// one round for each of the two kinds that were best in short ones, then rounds for the better.
+// one round for each of the two kinds that were best, then rounds for the better.
 bool SearchCandidates(FitContext* fit);
 
 // The start and the best of these, in more whole trainings.

@@ -10,6 +10,8 @@ std::string FitStage::Text() const {
       return "measuring";
     case FitPhase::kStepSizes:
       return "step sizes";
+    case FitPhase::kKinds:
+      return "kinds";
     case FitPhase::kSearch:
       return "searching";
     case FitPhase::kBases:

@@ -8,6 +8,7 @@ namespace lopt {
 enum class FitPhase {
   kMeasuring,
   kStepSizes,
+  kKinds,
   kSearch,
   kBases,
   kMetaTraining,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lopt/base/error.h"
 #include "lopt/base/option_words.h"
@@ -35,7 +36,7 @@ int64_t Finalists(int64_t trials) {
 }
 
 std::string FitTrainingName(const std::string& start, const std::string& kind) {
-  return kind == kAdamKind ? start + ", Adam's directions" : start;
+  return kind == kAdamKind || kind == kPlainAdamKind ? start + ", Adam's directions" : start;
 }
 
 // --- What was measured ---------------------------------------------------------------------------
@@ -58,6 +59,19 @@ double FitPlan::TrialSecondsOf(const std::string& kind, int64_t seeds) const {
 int64_t FitPlan::Kinds() const { return std::ssize(record_.measured->kinds); }
 int64_t FitPlan::SearchedKinds() const { return std::min(Kinds(), kMostSearchedKinds); }
 
+int64_t FitPlan::KindTrials() const {
+  return record_.kinds ? std::ssize(record_.kinds->trials) : Kinds() + 1;
+}
+
+// Kinds whose first trial, which was made before the search, the search has.
+int64_t FitPlan::BegunKinds() const {
+  std::set<std::string> kinds;
+  if (record_.search) {
+    for (const FitTrial& trial : record_.search->trials) kinds.insert(trial.kind);
+  }
+  return std::ssize(kinds);
+}
+
 double FitPlan::UpdateSeconds() const {
   return record_.measured->update_seconds > 0
              ? record_.measured->update_seconds
@@ -77,12 +91,18 @@ double FitPlan::Slowdown() const {
   double taken = 0;
   // Short trainings, whose judging takes as long as that of whole ones, say something only as long
   // as there are no others.
-  if (record_.steps && !record_.search) {
+  if (record_.steps && !record_.kinds && !record_.search) {
     expected += SecondsOf(*record_.steps, 1) / kMultiplierPart;
     taken += record_.steps->seconds;
   }
+  const int64_t seeds = record_.measured->search_seeds;
+  if (record_.kinds) {
+    expected += SecondsOf(*record_.kinds, seeds);
+    taken += record_.kinds->seconds;
+  }
   if (record_.search) {
-    expected += SecondsOf(*record_.search, record_.measured->search_seeds);
+    expected += SecondsOf(*record_.search, seeds) -
+                static_cast<double>(BegunKinds()) * TrialSeconds(request().start, seeds);
     taken += record_.search->seconds;
   }
   for (const FitContender& rival : record_.contenders) {
@@ -101,6 +121,15 @@ double FitPlan::StepSizesSeconds() const {
   double seconds = 0;
   for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind);
   return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
+}
+
+// Of the trials of KindTrials().
+double FitPlan::KindsSeconds() const {
+  if (record_.kinds) return record_.kinds->seconds;
+  const int64_t seeds = record_.measured->search_seeds;
+  double seconds = TrialSeconds(request().start, seeds);
+  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind, seeds);
+  return seconds;
 }
 
 // Of one candidate's trainings that decide.
@@ -135,7 +164,7 @@ double FitPlan::FittingBudget() const {
 
 // That the minutes give to the search, done and to come.
 double FitPlan::SearchBudget() const {
-  return FittingBudget() - record_.measured->seconds - StepSizesSeconds() -
+  return FittingBudget() - record_.measured->seconds - StepSizesSeconds() - KindsSeconds() -
          FinalSeconds(Searched() + kTrialsPerRound) - MetaSeconds();
 }
 
@@ -147,15 +176,22 @@ int64_t FitPlan::Searched() const {
 
 void FitPlan::RequireTime() const {
   const int64_t fewest = SearchedKinds() * kTrialsPerRound;
-  const double training = TrainingSeconds(request().start);
-  const double least = record_.measured->seconds + StepSizesSeconds() + FinalSeconds(fewest) +
-                       TrialSeconds(request().start) * static_cast<double>(fewest);
-  Require(FittingBudget() >= least,
-          "fit: a training of {} steps takes {:.3g} s here, so that {} minutes are too few: give "
-          "at least {}, or fewer steps ({})",
-          request().steps, training, *request().minutes,
-          std::ceil((least * Shares() + JudgingSeconds()) / kSecondsPerMinute),
-          OptionWords("steps"));
+  const double trainings =
+      StepSizesSeconds() + KindsSeconds() + FinalSeconds(fewest) +
+      TrialSeconds(request().start) * static_cast<double>(fewest - SearchedKinds());
+  const double measured = record_.measured->seconds;
+  const double least = measured + trainings;
+  if (FittingBudget() >= least) return;
+  const double minutes = std::ceil((least * Shares() + JudgingSeconds()) / kSecondsPerMinute);
+  Require(measured < trainings,
+          "fit: to measure how fast the task is trained took {:.3g} s, so that {} minutes are too "
+          "few: give at least {}",
+          measured, *request().minutes, minutes);
+  Fail(
+      "fit: a training of {} steps takes {:.3g} s here, so that {} minutes are too few: give at "
+      "least {}, or fewer steps ({})",
+      request().steps, TrainingSeconds(request().start), *request().minutes, minutes,
+      OptionWords("steps"));
 }
 
 bool FitPlan::MayMetaTrain() const {
@@ -190,10 +226,11 @@ int64_t FitPlan::NextRound() const {
   if (searched % kTrialsPerRound != 0) return 0;  // only the last round is shorter
   int64_t more = 0;
   if (request().trials) {
-    const int64_t short_ones = Kinds() * kTrialsPerRound / kMultiplierPart;
+    const int64_t before =
+        Kinds() * kTrialsPerRound / kMultiplierPart + KindTrials() - SearchedKinds();
     int64_t all = *request().trials;
     while (all > kFewestTrials &&
-           all + short_ones + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {
+           all + before + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {
       --all;
     }
     more = all - searched;
@@ -201,7 +238,7 @@ int64_t FitPlan::NextRound() const {
     const double trial = SearchTrialSeconds();
     const double taken = record_.search ? record_.search->seconds : 0;
     const double in_time = std::min((SearchBudget() - taken) / trial, 1.0 * kMostTrials);
-    more = std::max(static_cast<int64_t>(std::floor(in_time)),
+    more = std::max(static_cast<int64_t>(std::floor(in_time)) + SearchedKinds() - BegunKinds(),
                     SearchedKinds() * kTrialsPerRound - searched);
   }
   return std::clamp<int64_t>(more, 0, kTrialsPerRound);
@@ -242,6 +279,7 @@ std::vector<std::pair<FitStage, double>> FitPlan::Stages() const {
   const double candidate = std::min(meta, CandidateSeconds());
   std::vector<std::pair<FitStage, double>> stages = {
       {{FitPhase::kStepSizes}, StepSizesSeconds()},
+      {{FitPhase::kKinds}, KindsSeconds()},
       {{FitPhase::kSearch}, ExpectedSearch()},
       {{FitPhase::kBases}, FinalSeconds(kEnoughTrials)},
       {{FitPhase::kMetaTraining}, meta - candidate},

@@ -15,7 +15,8 @@ inline constexpr int64_t kFewestTrials = 2;
 inline constexpr int64_t kMostTrials = 10000;
 
 // Multipliers of steps are tried in trainings of this part of the steps: one round of
-// kTrialsPerRound for each kind of candidates. The search has so many of these kinds at most.
+// kTrialsPerRound for each kind of candidates. Then a whole training tries each kind with its best
+// multiplier, and one the start as it is. The search has so many of these kinds at most.
 inline constexpr int64_t kMultiplierPart = 4;
 inline constexpr int64_t kMostSearchedKinds = 2;
 // Whole trainings that decide, for each seed of the search.
@@ -71,6 +72,7 @@ class FitPlan {
   double TrialSeconds(const std::string& name, int64_t seeds = 1) const;
   double SecondsOf(const FitSearch& search, int64_t seeds) const;
   double StepSizesSeconds() const;
+  double KindsSeconds() const;
   double CandidateSeconds() const;
   double FinalSeconds(int64_t searched) const;
   double UpdateSeconds() const;
@@ -84,6 +86,8 @@ class FitPlan {
   double TrialSecondsOf(const std::string& kind, int64_t seeds = 1) const;
   int64_t Kinds() const;
   int64_t SearchedKinds() const;
+  int64_t KindTrials() const;
+  int64_t BegunKinds() const;
   int64_t Searched() const;
   double ExpectedSearch() const;
 

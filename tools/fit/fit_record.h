@@ -64,11 +64,13 @@ struct FitMeasurement {
 inline constexpr const char* kTrainedKind = "trained";           // the start's
 inline constexpr const char* kAdamKind = "adam";                 // Adam's directions
 inline constexpr const char* kAdamVectorsKind = "adam-vectors";  // Adam's for vectors alone
-inline constexpr const char* kPlainKind = "plain";  // these, and the schedule alone sizes steps
+// The same two, whose steps the schedule alone sizes: as Muon with AdamW for vectors, and as AdamW.
+inline constexpr const char* kPlainKind = "plain";
+inline constexpr const char* kPlainAdamKind = "plain-adam";
 
 // A candidate, made of the start, and its mean loss on inner_valid.
 struct FitTrial {
-  std::string name = {};                // in whole trainings that decide; else empty
+  std::string name = {};                // of the start and in trainings that decide; else empty
   std::string kind = kTrainedKind;      // one of the above
   double multiplier = 1;                // of its steps
   double decay = 1;                     // multiplier of its weight decay
@@ -102,11 +104,12 @@ struct FitSearch {
 
 // One optimizer of the comparison.
 struct FitContender {
-  std::string name = {};                 // as in the report, and of its directory in compare/
-  int64_t trials = 0;                    // values that were tried; 0: it was not tuned
-  int64_t tuning_seeds = 1;              // of each of these
-  double seconds = 0;                    // for fitting or tuning it, and to train it with each seed
-  std::optional<double> test_loss = {};  // mean over the seeds; none: one was not finite
+  std::string name = {};     // as in the report, and of its directory in compare/
+  int64_t trials = 0;        // values that were tried; 0: it was not tuned
+  int64_t tuning_seeds = 1;  // of each of these
+  double seconds = 0;        // for fitting or tuning it, and to train it with each seed
+  std::map<std::string, double> tuned = {};  // what a rival's tuning chose, by the option's name
+  std::optional<double> test_loss = {};      // mean over the seeds; none: one was not finite
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -114,13 +117,14 @@ struct FitContender {
     visit("trials", trials);
     visit("tuning_seeds", tuning_seeds);
     visit("seconds", seconds);
+    visit("tuned", tuned);
     visit("test_loss", test_loss);
   }
 };
 
 // The file fit.json of a fit's directory: what it was asked for, and what it has found so far.
 struct FitRecord {
-  static constexpr const char* kFormat = "lopt fit 3";  // the first key of the file
+  static constexpr const char* kFormat = "lopt fit 4";  // the first key of the file
 
   std::string status = {};   // running, interrupted or finished
   std::string version = {};  // of the program
@@ -130,6 +134,7 @@ struct FitRecord {
   FitRequest request = {};  // what is asked for
   std::optional<FitMeasurement> measured = {};
   std::optional<FitSearch> steps = {};   // over multipliers of steps, in short trainings
+  std::optional<FitSearch> kinds = {};   // each with its best one, and the start, in whole ones
   std::optional<FitSearch> search = {};  // in whole trainings; grows by rounds
   std::optional<FitSearch> bases = {};   // the start, and the best of the search, again
   double meta_seconds = 0;  // of meta-training; up to 10 s less for each time that it was killed
@@ -151,6 +156,7 @@ struct FitRecord {
     visit("request", request);
     visit("measured", measured);
     visit("steps", steps);
+    visit("kinds", kinds);
     visit("search", search);
     visit("bases", bases);
     visit("meta_seconds", meta_seconds);

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -60,6 +59,11 @@ std::optional<FitSearch> TryCandidates(FitContext* fit, std::vector<FitTrial> tr
   return FitSearch{.seconds = FitSecondsSince(start), .trials = std::move(trials), .best = best};
 }
 
+void AddTrial(const FitTrial& trial, FitSearch* all) {
+  all->trials.push_back(trial);
+  if (LossOf(trial) < LossOf(Best(*all))) all->best = std::ssize(all->trials) - 1;
+}
+
 // Tries what is made of the start, and adds it to `all`. False if it was stopped.
 bool AddTrials(FitContext* fit, const std::vector<FitTrial>& trials, const FitTrainingPlan& plan,
                FitSearch* all) {
@@ -70,10 +74,7 @@ bool AddTrials(FitContext* fit, const std::vector<FitTrial>& trials, const FitTr
   const auto found = TryCandidates(fit, trials, candidates, plan);
   if (!found) return false;
   all->seconds += found->seconds;
-  for (const FitTrial& trial : found->trials) {
-    all->trials.push_back(trial);
-    if (LossOf(trial) < LossOf(Best(*all))) all->best = std::ssize(all->trials) - 1;
-  }
+  for (const FitTrial& trial : found->trials) AddTrial(trial, all);
   return true;
 }
 
@@ -93,11 +94,11 @@ FitTrial BestOfKind(const FitSearch& search, const std::string& kind) {
   return *std::ranges::min_element(trials, {}, LossOf);
 }
 
-// The kinds that were best in short trainings, the best first.
+// The kinds that were best in whole trainings, the best first.
 std::vector<std::string> SearchedKindsOf(const FitRecord& record) {
   std::vector<std::string> kinds = record.measured->kinds;
   std::ranges::stable_sort(
-      kinds, {}, [&](const std::string& kind) { return LossOf(BestOfKind(*record.steps, kind)); });
+      kinds, {}, [&](const std::string& kind) { return LossOf(BestOfKind(*record.kinds, kind)); });
   if (std::ssize(kinds) > kMostSearchedKinds) kinds.resize(kMostSearchedKinds);
   return kinds;
 }
@@ -114,11 +115,11 @@ std::vector<TunedHyperparameter> Searched(double multiplier, bool momentum) {
   return tuned;
 }
 
-// The first `count` trials of the next round of one kind. The first of the first round is the kind
-// as it is, with the multiplier that was best in short trainings.
+// The first `count` trials of the next round of one kind. The first of the first round is the one
+// that was tried to compare the kinds.
 std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& search,
                                      const std::string& kind, int64_t count) {
-  const double multiplier = BestOfKind(*fit.directory.record().steps, kind).multiplier;
+  const FitTrial compared = BestOfKind(*fit.directory.record().kinds, kind);
   const std::optional<double> momentum = OwnMomentum(fit.directory.start(), kind);
   std::vector<TunedTrial> tried;
   for (const FitTrial& trial : TrialsOfKind(search, kind)) {
@@ -128,14 +129,25 @@ std::vector<FitTrial> NextCandidates(const FitContext& fit, const FitSearch& sea
   }
   std::vector<FitTrial> trials;
   for (const std::vector<double>& values :
-       NextTrials(Searched(multiplier, momentum.has_value()), tried)) {
+       NextTrials(Searched(compared.multiplier, momentum.has_value()), tried)) {
     FitTrial& trial =
         trials.emplace_back(FitTrial{.kind = kind, .multiplier = values[0], .decay = values[1]});
     if (momentum) trial.momentum = values[2];
   }
-  if (tried.empty()) trials.front() = {.kind = kind, .multiplier = multiplier};
+  if (tried.empty()) trials.front() = compared;
   trials.resize(static_cast<size_t>(count));
   return trials;
+}
+
+// Whether a trial is of the start as it is.
+bool IsStart(const FitTrial& trial) {
+  return trial.kind == kTrainedKind && trial.multiplier == 1 && trial.decay == 1 && !trial.momentum;
+}
+
+// What a stop leaves.
+void WriteBestSoFar(FitContext* fit, const FitTrial& best) {
+  const ThetaFile& start = fit->directory.start();
+  fit->directory.WriteTheta(kFitThetaFile, IsStart(best) ? start : MakeCandidate(start, best));
 }
 
 // The kind of the next round: those that have none, the best first, then that of the best trial.
@@ -146,13 +158,14 @@ std::string NextKind(const FitRecord& record, const FitSearch& search) {
   return Best(search).kind;
 }
 
-// Places of the finalists among the search's trials, the best first.
-std::vector<size_t> FinalistsOf(const FitSearch& search) {
-  std::vector<size_t> places(search.trials.size());
-  std::iota(places.begin(), places.end(), size_t{0});
-  std::ranges::stable_sort(places, {}, [&](size_t i) { return LossOf(search.trials[i]); });
-  places.resize(static_cast<size_t>(Finalists(std::ssize(search.trials))));
-  return places;
+// The best of the search's trials, the best first. The start as it is competes anyway.
+std::vector<FitTrial> FinalistsOf(const FitSearch& search) {
+  std::vector<FitTrial> trials = search.trials;
+  std::erase_if(trials, IsStart);
+  std::ranges::stable_sort(trials, {}, LossOf);
+  const auto most = static_cast<size_t>(Finalists(std::ssize(search.trials)));
+  if (trials.size() > most) trials.resize(most);
+  return trials;
 }
 
 }  // namespace
@@ -184,6 +197,31 @@ bool TryStepSizes(FitContext* fit) {
   return true;
 }
 
+bool TryKinds(FitContext* fit) {
+  FitRecord& record = fit->record();
+  if (record.kinds) return true;
+  const FitStage stage{FitPhase::kKinds};
+  fit->tell(stage, 0);
+  std::vector<FitTrial> trials = {{.name = fit->request().start}};
+  for (const std::string& kind : record.measured->kinds) {
+    const FitTrial trial{.kind = kind, .multiplier = BestOfKind(*record.steps, kind).multiplier};
+    if (!IsStart(trial)) trials.push_back(trial);
+  }
+  FitSearch all;
+  if (!AddTrials(fit, trials,
+                 {.stage = stage,
+                  .steps = fit->request().steps,
+                  .seeds = record.measured->search_seeds,
+                  .draw = FitDraw::kSearch},
+                 &all)) {
+    return false;
+  }
+  record.kinds = std::move(all);
+  WriteBestSoFar(fit, Best(*record.kinds));
+  fit->directory.Save();
+  return true;
+}
+
 bool SearchCandidates(FitContext* fit) {
   FitRecord& record = fit->record();
   if (record.bases) return true;
@@ -196,17 +234,23 @@ bool SearchCandidates(FitContext* fit) {
     if (count == 0) return true;
     const std::string kind = NextKind(record, all);
     const double before = plan.SearchShare(0);
-    if (!AddTrials(fit, NextCandidates(*fit, all, kind, count),
-                   {.stage = stage,
-                    .steps = fit->request().steps,
-                    .seeds = record.measured->search_seeds,
-                    .draw = FitDraw::kSearch,
-                    .share_before = before,
-                    .share = plan.SearchShare(count) - before},
-                   &all)) {
+    std::vector<FitTrial> trials = NextCandidates(*fit, all, kind, count);
+    if (TrialsOfKind(all, kind).empty()) {  // its first was tried to compare the kinds
+      AddTrial(trials.front(), &all);
+      trials.erase(trials.begin());
+    }
+    if (!trials.empty() && !AddTrials(fit, trials,
+                                      {.stage = stage,
+                                       .steps = fit->request().steps,
+                                       .seeds = record.measured->search_seeds,
+                                       .draw = FitDraw::kSearch,
+                                       .share_before = before,
+                                       .share = plan.SearchShare(count) - before},
+                                      &all)) {
       return false;
     }
     record.search = std::move(all);
+    WriteBestSoFar(fit, Best(*record.search));
     fit->directory.Save();
   }
 }
@@ -218,10 +262,10 @@ bool TryBases(FitContext* fit) {
   fit->tell(stage, 0);
   std::vector<FitTrial> trials = {{.name = fit->request().start}};
   std::vector<ThetaFile> candidates = {fit->directory.start()};
-  for (const size_t i : FinalistsOf(*record.search)) {
-    FitTrial& trial = trials.emplace_back(record.search->trials[i]);
+  for (FitTrial trial : FinalistsOf(*record.search)) {
     trial.name = kSearched;
     candidates.push_back(MakeCandidate(fit->directory.start(), trial));
+    trials.push_back(std::move(trial));
   }
   const auto found = TryCandidates(fit, trials, candidates,
                                    {.stage = stage,

@@ -1,12 +1,15 @@
 #include "lopt/tools/fit/fit_verdict.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/base/wrapped.h"
@@ -56,6 +59,16 @@ std::string LossInWords(const FitJudged& one, const char* has_loss, const char* 
              : fmt::format("{} diverged with {} of {} seeds", who, diverged, one.test_loss.size());
 }
 
+// "Muon-cosine (learning_rate 0.03, weight_decay 0.1)".
+std::string NameInWords(const FitContender& contender) {
+  std::vector<std::string> values;
+  for (const auto& [option, value] : contender.tuned) {
+    values.push_back(fmt::format("{} {:.3g}", option, value));
+  }
+  return values.empty() ? contender.name
+                        : fmt::format("{} ({})", contender.name, fmt::join(values, ", "));
+}
+
 std::string FitLossText(double loss) {
   return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "diverged";
 }
@@ -81,7 +94,7 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
     return {.text = fmt::format(
                 "Do not: on inner_valid nothing that fitting made was better than what it started "
                 "from. On data that nothing was tuned on, {} has the lowest loss, {}.",
-                best->contender.name, FitLossText(best->Mean()))};
+                NameInWords(best->contender), FitLossText(best->Mean()))};
   }
   const int64_t below = SeedsBelow(*fitted, *best);
   const int64_t seeds = std::ssize(fitted->test_loss);
@@ -92,7 +105,7 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
           "{}: on data that fitting never saw, {}; the best of the others is {}, {}. It is lower "
           "with {} of {} seeds.",
           take ? "Take it" : "Do not", LossInWords(*fitted, "its loss is", "it"),
-          best->contender.name, LossInWords(*best, "with", "which"), below, seeds)};
+          NameInWords(best->contender), LossInWords(*best, "with", "which"), below, seeds)};
 }
 
 std::string FitTable(const std::vector<FitJudged>& judged, size_t columns) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 #include "lopt/base/print.h"
 #include "lopt/base/run_lock.h"
 #include "lopt/learner/run/checkpoint.h"
@@ -91,8 +92,9 @@ class OwnRun {
     const bool there = ::fstat(descriptor, &file) == 0;
     ::close(descriptor);
     if (!there) return std::nullopt;
-    return Identity{static_cast<int64_t>(file.st_ino), file.st_size, file.st_mtim.tv_sec,
-                    file.st_mtim.tv_nsec};
+    const timespec changed = ModifiedAt(file);
+    return Identity{static_cast<int64_t>(file.st_ino), file.st_size, changed.tv_sec,
+                    changed.tv_nsec};
   }
 
   RunDirectory directory_;

@@ -233,18 +233,26 @@ void CheckOrder(const std::vector<Json>& lines, std::string_view clock, const st
   }
 }
 
-void CheckBest(const Json& best, int64_t updates_of_theta, const std::vector<Json>& metrics) {
+// `of_all`: no line of metrics.jsonl may have a lower loss.
+void CheckBest(const Json& best, int64_t updates_of_theta, const std::vector<Json>& metrics,
+               bool of_all) {
   const auto updates = best.at("updates").get<int64_t>();
   Require(updates == updates_of_theta,
           "best.json tells of a theta of {} updates, theta_best.safetensors is of {}", updates,
           updates_of_theta);
   const double loss = best.at("eval_loss").get<double>();
+  bool has_line = false;
   for (const Json& line : metrics) {
     if (!line.contains("eval_loss")) continue;
+    const auto step = line.at("step").get<int64_t>();
     const double seen = line.at("eval_loss").get<double>();
-    Require(seen >= loss, "best.json has the loss {}, metrics.jsonl at step {} a lower one, {}",
-            loss, line.at("step").get<int64_t>(), seen);
+    Require(!of_all || seen >= loss,
+            "best.json has the loss {}, metrics.jsonl at step {} a lower one, {}", loss, step,
+            seen);
+    has_line = has_line || (step == updates && seen == loss);
   }
+  Require(has_line, "best.json has the loss {} after {} updates, no line of metrics.jsonl has it",
+          loss, updates);
 }
 
 std::string TextOf(std::span<const std::byte> bytes) {
@@ -305,7 +313,7 @@ bool IsIgnored(const std::string& name, const IgnoredFiles& ignored) {
 
 }  // namespace
 
-RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored) {
+RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored, bool best_of_all) {
   RunFiles files;
   std::vector<Json> metrics;
   std::vector<Json> events;
@@ -337,7 +345,8 @@ RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored)
   files["events"] = Joined("events", events);
   if (files.contains("best.json")) {
     const ThetaFile theta = ReadThetaFile(directory + "/theta_best.safetensors");
-    CheckBest(ParseStrictJson(files["best.json"], "best.json", false), theta.meta_steps, metrics);
+    CheckBest(ParseStrictJson(files["best.json"], "best.json", false), theta.meta_steps, metrics,
+              best_of_all);
   }
   return files;
 }

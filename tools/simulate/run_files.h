@@ -15,8 +15,10 @@ using RunFiles = std::map<std::string, std::string>;
 using IgnoredFiles = std::set<std::string>;
 
 // Reads the files of the environment. Throws Error for what cannot be read, and where the logs
-// contradict each other or go back.
-RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored = {});
+// contradict each other or go back. `best_of_all`: the best theta is that of the lowest loss in
+// them.
+RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored = {},
+                      bool best_of_all = true);
 
 // Throws Error that names the first file that differs, and where. Of checkpoints the run may have
 // fewer, but the last.

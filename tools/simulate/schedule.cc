@@ -733,7 +733,10 @@ class Schedule {
     const bool went_back = std::ranges::any_of(
         attempts_, [](const auto& attempt) { return attempt->from.has_value(); });
     if (!waits_ && (went_back || best_is_torn_)) ignored.insert("best.json");
-    const RunFiles files = ReadRunFiles(directory_.path(), ignored);
+    // A run that goes on gives up a best theta of updates after its checkpoint, and with it what
+    // was the best before. Where updates do not wait, neither comes again.
+    const bool best_of_all = waits_ || attempts_.size() == 1;
+    const RunFiles files = ReadRunFiles(directory_.path(), ignored, best_of_all);
     if (!waits_) {
       ignored.insert({"theta", "best.json", "metrics.jsonl", "events", "checkpoints"});
     }

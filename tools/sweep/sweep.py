@@ -28,9 +28,11 @@ BUDGET_USED_UP = "the budget is used up"
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOREVER = 1e9  # seconds
 
-# Options of lopt eval that judge a learned optimizer in further ways, and how the names of their results end.
-OF_LEARNED = ("--start", "--unknown-length", "--tune-learned")
+# Options of lopt eval that are about learned optimizers, and the one of them that takes a value.
+OF_LEARNED = ("--start", "--unknown-length", "--tune-learned", "--despite-failed-check")
+LEARNED_OPTIMIZER = "--learned-optimizer"
 REFERENCE = "Adam"  # no learned optimizer may be called so
+# How the names of further results of a learned optimizer end.
 ENDINGS = ("-start", "-start-0.3", "-unknown", "-tuned")
 
 # Options whose words are the sweep's own, and no files.
@@ -162,6 +164,17 @@ def options(value, where, taken):
         if word.split("=")[0] in taken:
             raise Error(f"{where}.options: {word} is the sweep's to say; not one of {', '.join(taken)}")
     return value.get("options", [])
+
+
+def without_learned(judge):
+    """The words of `lopt eval` but those that are about learned optimizers."""
+    kept, rest = [], iter(judge)
+    for word in rest:
+        if word == LEARNED_OPTIMIZER:
+            next(rest, None)  # its value
+        elif word not in OF_LEARNED and not word.startswith(LEARNED_OPTIMIZER + "="):
+            kept.append(word)
+    return kept
 
 
 class SweepList:
@@ -349,7 +362,7 @@ class Sweep:
         self.baselines = None
         if sweep_list.baselines != "none":
             # The learned optimizer is no part of it: baselines do not depend on theta.
-            judge = [word for word in sweep_list.judge if word not in OF_LEARNED]
+            judge = without_learned(sweep_list.judge)
             self.baselines = Piece(
                 "eval", "baselines", out / "baselines" / "eval", ["eval", *judge, "--baselines", sweep_list.baselines],
                 sweep_list.folder,

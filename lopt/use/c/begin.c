@@ -42,9 +42,13 @@ extern "C" {
 #define LOPT_API
 #endif
 
-/* A factor of every step, as the option lr of lopt's other optimizers. */
+/* A factor of every step, and a weight decay as in AdamW: the options lr and weight_decay of lopt's
+ * other optimizers. */
 #ifndef LOPT_LR
 #define LOPT_LR 1.0f
+#endif
+#ifndef LOPT_WEIGHT_DECAY
+#define LOPT_WEIGHT_DECAY 0.0f
 #endif
 
 /* A tensor has 0 to 4 axes of at least one element each; the last moves fastest. Matrices are [in,

@@ -91,7 +91,15 @@ LOPT_API int lopt_step(const lopt_shape* shapes, int32_t count, int64_t step, in
     x.g = gradients;
     x.step = scratch;
     LOPT_RULE_STEP(&x, step, num_steps, state, scratch + x.n);
-    for (i = 0; i < x.n; ++i) params[i] -= LOPT_LR * x.step[i];
+    if ((LOPT_WEIGHT_DECAY) > 0) {
+      /* 0.2: the root of the mean square of AdamW's steps beside its learning rate, about. */
+      double squares = 0;
+      float part;
+      for (i = 0; i < x.n; ++i) squares += (double)x.step[i] * x.step[i];
+      part = (float)((LOPT_WEIGHT_DECAY) / 0.2 * sqrt(squares / (double)x.n));
+      for (i = 0; i < x.n; ++i) x.step[i] += part * params[i];
+    }
+    for (i = 0; i < x.n; ++i) params[i] -= (float)(LOPT_LR) * x.step[i];
     params += x.n;
     gradients += x.n;
     state += LOPT_RULE_STATE(x.n, x.rows, x.columns, x.side);

@@ -108,7 +108,7 @@ static void lopt_scheduler_step(const lopt_tensor* x, int64_t step, int64_t num_
   scale = (float)exact;
   /* Steps so small or so large that a float does not hold their factor. */
   wide = exact > 0 && !isnormal(scale);
-  decay = (float)fmin(1.0, LOPT_WEIGHT_DECAY * factor * exp(fmin(2 * outputs[1], 10.0)));
+  decay = (float)fmin(1.0, LOPT_SCHEDULER_WEIGHT_DECAY * factor * exp(fmin(2 * outputs[1], 10.0)));
   for (i = 0; i < x->n; ++i) {
     last[i] = lopt_flushed(wide ? (float)(exact * s[i]) : scale * s[i]);
     next = (x->p[i] - last[i]) - decay * x->p[i];

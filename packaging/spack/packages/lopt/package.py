@@ -72,6 +72,7 @@ class Lopt(CMakePackage):
             self.define("LOPT_CUDA", False),
             self.define("BUILD_TESTING", False),
             self.define("CMAKE_UNITY_BUILD", True),
+            self.define("CMAKE_INSTALL_LIBDIR", "lib"),  # and not lib64, for LOPT_MODULE_DIR
         ]
 
     @run_after("install", when="+python")
