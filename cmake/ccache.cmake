@@ -1,6 +1,9 @@
 # Compiles by ccache, unless it does not work here or whoever builds has chosen another launcher of the compiler. `werror` is then the flag that makes
 # warnings errors, where a script of ours does not.
 find_program(CCACHE ccache)
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "(^|/)ccache$")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "")  # ours has the options that precompiled headers want
+endif()
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Where it may not write to its directories, every file fails to compile.
   set(trial ${PROJECT_BINARY_DIR}/CMakeFiles/ccache_trial)

@@ -2303,6 +2303,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 return executor
 
     def add_param_group(self, param_group):
+        if "batch_size" in param_group:
+            raise ValueError("LearnedOptimizer: batch_size is of the whole optimizer, not of a group")
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:

@@ -8,14 +8,13 @@
 
 namespace lopt {
 
-// Where a trace that tests compare with is: in LOPT_GOLDEN_DIR, if that is set and has it, else in
-// the repository's tests/golden.
+// Where a trace that tests compare with is: in the repository's tests/golden, or, where that lacks
+// it, in LOPT_GOLDEN_DIR.
 inline std::string GoldenPath(const std::string& file) {
-  if (const char* directory = std::getenv("LOPT_GOLDEN_DIR")) {
-    std::string path = std::string(directory) + "/" + file;
-    if (std::filesystem::exists(path)) return path;
-  }
-  return SourcePath("tests/golden/" + file);
+  std::string own = SourcePath("tests/golden/" + file);
+  const char* directory = std::getenv("LOPT_GOLDEN_DIR");
+  return directory == nullptr || std::filesystem::exists(own) ? own
+                                                              : std::string(directory) + "/" + file;
 }
 
 }  // namespace lopt

@@ -45,16 +45,16 @@ std::unique_ptr<const ArrayFile> ReadTrace(const std::string& name) {
   return std::make_unique<ArrayFile>(ReadArrayFile(path));
 }
 
-TEST_CASE("A trace is that of LOPT_GOLDEN_DIR where this has it, else that of the repository") {
+TEST_CASE("A trace is that of the repository, else that of LOPT_GOLDEN_DIR") {
   const TempDirectory directory;
-  WriteTextFile(directory / "keys.json", "{}");
   const char* const before = ::getenv("LOPT_GOLDEN_DIR");
   const std::string kept = before != nullptr ? before : "";
   ::setenv("LOPT_GOLDEN_DIR", directory.path().c_str(), 1);
-  CHECK(GoldenPath("keys.json") == directory / "keys.json");
   CHECK(GoldenPath("rliable.json") == SourcePath("tests/golden/rliable.json"));
+  CHECK(GoldenPath("celo_steps.safetensors") == directory / "celo_steps.safetensors");
   ::unsetenv("LOPT_GOLDEN_DIR");
-  CHECK(GoldenPath("keys.json") == SourcePath("tests/golden/keys.json"));
+  CHECK(GoldenPath("celo_steps.safetensors") ==
+        SourcePath("tests/golden/celo_steps.safetensors"));
   if (before != nullptr) ::setenv("LOPT_GOLDEN_DIR", kept.c_str(), 1);
 }
 

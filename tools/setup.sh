@@ -93,7 +93,7 @@ install_packages() {
     apt=(sudo apt-get)
   fi
   if [ ${#apt[@]} != 0 ]; then
-    "${apt[@]}" update -q
+    "${apt[@]}" update -q || true  # a repository of another may fail: the lists say what there is
     if ! lists_fetched; then
       {
         echo "No lists of packages were fetched, for the reason above, so nothing can be installed."

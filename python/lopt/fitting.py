@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,13 +67,14 @@ def _task_of(
         raise _core.Error("fit: data and batch_size go together: batches are so many rows of the data")
     members: dict[str, Any] = {
         "__doc__": "A loss that was given to lopt.fit.",
-        "__module__": __name__,
         "init": staticmethod(init),
         "loss": staticmethod(loss),
     }
     if data is not None:
         members |= {"data": staticmethod(lambda: data), "batch_size": batch_size}
-    return register_task("LossOfFit", type("LossOfFit", (), members))()
+    # A name of its own, by which a resume finds this loss or none.
+    name = f"LossOfFit_{secrets.token_hex(4)}"
+    return register_task(name, type(name, (), members | {"__module__": __name__}))()
 
 
 def fit(
@@ -123,7 +125,7 @@ def fit(
             None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
         trials: Trainings that tune each rival, whatever time they take; fitting makes as many, but at
-            least 22, before its updates. None: for as long as fitting took.
+            least 24 if it tries five kinds, before its updates. None: for as long as fitting took.
         seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
         seed: Seed of all randomness. None: 0.
         data_dir: Directory of the task's data files, if it reads any.

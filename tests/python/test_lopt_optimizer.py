@@ -39,11 +39,10 @@ DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
 
 
 def golden_path(name):
-    """Where a trace is: in LOPT_GOLDEN_DIR, if that is set and has it, else in tests/golden."""
+    """Where a trace is: in tests/golden or, where that lacks it, in LOPT_GOLDEN_DIR."""
+    own = ROOT / "tests/golden" / name
     directory = os.environ.get("LOPT_GOLDEN_DIR")
-    if directory and pathlib.Path(directory, name).exists():
-        return pathlib.Path(directory, name)
-    return ROOT / "tests/golden" / name
+    return own if own.exists() or not directory else pathlib.Path(directory, name)
 
 
 STEPS = golden_path("mlp_lopt_steps.safetensors")
@@ -1471,6 +1470,8 @@ class Optimizer(TestCase):
         for wrong in (0, -1, 2.0, True, "8", torch.tensor(1.5)):
             with self.assertRaisesRegex(ValueError, "batch_size must be an integer of at least 1"):
                 LearnedOptimizer([torch.ones(3)], theta, batch_size=wrong)
+        with self.assertRaisesRegex(ValueError, "batch_size is of the whole optimizer"):
+            LearnedOptimizer([{"params": [torch.ones(3)], "batch_size": 1}], theta)
         # A training that is too long is warned of at once, or where that was not told.
         short = self.ranged(shortest_training=1, longest_training=2)
         for theta in (short, self.theta(metadata={"trained_horizon": "2"})):

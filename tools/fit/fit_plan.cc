@@ -226,13 +226,15 @@ int64_t FitPlan::NextRound() const {
   if (searched % kTrialsPerRound != 0) return 0;  // only the last round is shorter
   int64_t more = 0;
   if (request().trials) {
-    const int64_t before =
-        Kinds() * kTrialsPerRound / kMultiplierPart + KindTrials() - SearchedKinds();
+    // Beside the search: the first trial of a kind that it begins was tried before it.
+    const auto beside = [&](int64_t planned) {
+      const int64_t begun =
+          std::min(SearchedKinds(), (planned + kTrialsPerRound - 1) / kTrialsPerRound);
+      return Kinds() * kTrialsPerRound / kMultiplierPart + KindTrials() - begun +
+             (1 + Finalists(planned)) * kCandidateSeeds;
+    };
     int64_t all = *request().trials;
-    while (all > kFewestTrials &&
-           all + before + (1 + Finalists(all)) * kCandidateSeeds > *request().trials) {
-      --all;
-    }
+    while (all > kFewestTrials && all + beside(all) > *request().trials) --all;
     more = all - searched;
   } else {
     const double trial = SearchTrialSeconds();
