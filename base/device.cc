@@ -34,14 +34,18 @@ EmulatedDevice::EmulatedDevice(size_t shared_memory, ThreadOrder order)
 
 EmulatedDevice::~EmulatedDevice() = default;
 
+void CheckDeviceName(std::string_view name) {
+  Require(name == "cpu" || name == "emulated" || CudaIndex(name).has_value(),
+          "device: '{}' is none; choose cpu, cuda, cuda:<number of a GPU> or emulated", name);
+}
+
 const Device* FindDevice(std::string_view name) {
+  CheckDeviceName(name);
   // Never destroyed: buffers may outlive what is destroyed at the end of the process.
   static const auto* const emulated = new EmulatedDevice;
   if (name == "cpu") return nullptr;
   if (name == "emulated") return emulated;
   const std::optional<int> index = CudaIndex(name);
-  Require(index.has_value(),
-          "device: '{}' is none; choose cpu, cuda, cuda:<number of a GPU> or emulated", name);
   const CudaDevices found = FindCudaDevices();
   Require(found.count > 0, "device: there is no '{}': {}; choose cpu", name, found.reason);
   Require(*index < found.count, "device: there is no '{}', the GPUs are cuda:0 to cuda:{}", name,

@@ -37,6 +37,9 @@ class Device {
 // says what there is if there is no such device.
 const Device* FindDevice(std::string_view name);
 
+// Throws Error, with the valid choices, unless FindDevice may know such a name on some machine.
+void CheckDeviceName(std::string_view name);
+
 // What Device::model() says; "cpu" of null, the processor.
 std::string ModelOf(const Device* device);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "lopt/base/device.h"
 #include "lopt/base/error.h"
 #include "lopt/base/option_words.h"
 #include "lopt/estimators/registry.h"
@@ -169,6 +170,7 @@ MetaTrainConfig Resolved(MetaTrainConfig config) {
 
 void CheckConfig(const MetaTrainConfig& config) {
   CheckOptions("meta-training", config);
+  CheckDeviceName(config.device);  // also where this process opens none
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");
   const Mode mode = *ModeRegistry().Make(config.mode);
   if (const auto* sync = std::get_if<SyncOptions>(&mode)) {

@@ -838,7 +838,7 @@ TEST_CASE("A learner that goes on from windows on a device refuses workers on an
   hello.device = "emulated";
   transport.Send(0, kHello, ToWire(hello));  // as Ranks::ExpectDevice does
   fake->Join();
-  while (refused.empty()) transport.Poll();
+  for (int i = 0; i < 100'000 && refused.empty(); ++i) transport.Poll();
   CHECK(
       refused.starts_with("the windows of process 0 on here run on the device cpu, those of the "
                           "run on emulated, so "));

@@ -53,8 +53,7 @@ TEST_CASE("A trace is that of the repository, else that of LOPT_GOLDEN_DIR") {
   CHECK(GoldenPath("rliable.json") == SourcePath("tests/golden/rliable.json"));
   CHECK(GoldenPath("celo_steps.safetensors") == directory / "celo_steps.safetensors");
   ::unsetenv("LOPT_GOLDEN_DIR");
-  CHECK(GoldenPath("celo_steps.safetensors") ==
-        SourcePath("tests/golden/celo_steps.safetensors"));
+  CHECK(GoldenPath("celo_steps.safetensors") == SourcePath("tests/golden/celo_steps.safetensors"));
   if (before != nullptr) ::setenv("LOPT_GOLDEN_DIR", kept.c_str(), 1);
 }
 
@@ -385,21 +384,24 @@ Floats FollowTraining(const NamedArrays& arrays, const NamedArrays& weights,
 
 TEST_CASE("The scheduler follows trainings by the published weights, told their losses") {
   const auto celo = ReadTrace("celo_image_mlp");
-  if (!celo) return;
+  const auto celo_steps = ReadTrace("celo_steps");
+  const auto sinv6 = ReadTrace("sinv6_image_mlp");
+  const auto sinv6_steps = ReadTrace("sinv6_steps");
+  const auto adam = ReadTrace("celo_adam_image_mlp");
+  const auto adam_steps = ReadTrace("celo_adam_steps");
+  if (!celo || !celo_steps || !sinv6 || !sinv6_steps || !adam || !adam_steps) return;
   const auto check_end = [](const NamedArrays& arrays, const Floats& state) {
     const std::span<const float> end(state);
     CHECK(Farthest(end.first(kLstm), arrays.At("lstm_hidden_end").As<float>()) <= 1e-4);
     CHECK(Farthest(end.subspan(kLstm, kLstm), arrays.At("lstm_cell_end").As<float>()) <= 1e-4);
   };
-  check_end(celo->arrays, FollowTraining(celo->arrays, ReadTrace("celo_steps")->arrays, Celo(),
-                                         Exponential, 5e-5, 2e-5));
-  const auto sinv6 = ReadTrace("sinv6_image_mlp");
-  check_end(sinv6->arrays, FollowTraining(sinv6->arrays, ReadTrace("sinv6_steps")->arrays, Sinv6(),
-                                          Clipped, 5e-5, 2e-5));
+  check_end(celo->arrays,
+            FollowTraining(celo->arrays, celo_steps->arrays, Celo(), Exponential, 5e-5, 2e-5));
+  check_end(sinv6->arrays,
+            FollowTraining(sinv6->arrays, sinv6_steps->arrays, Sinv6(), Clipped, 5e-5, 2e-5));
   // At step 7 a mean of its losses crosses a minimum, where float32 is undecided; what the LSTM
   // keeps of that is not compared.
-  FollowTraining(ReadTrace("celo_adam_image_mlp")->arrays, ReadTrace("celo_adam_steps")->arrays,
-                 CeloAdam(), Exponential, 1e-2, 3e-3);
+  FollowTraining(adam->arrays, adam_steps->arrays, CeloAdam(), Exponential, 1e-2, 3e-3);
 }
 
 TEST_CASE("The decays of a run of 300 steps are those of time scales from 10 to 300") {

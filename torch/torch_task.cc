@@ -52,17 +52,14 @@ torch::Device TorchDeviceOf(const Device* device) {
 
 // Has torch give the same bits each time on one model of GPU, as a run promises: cuDNN would also
 // take ways whose sums are in no fixed order, or whichever it times as the fastest. And has it
-// compute in float32, as the processor does: TF32 rounds what is multiplied to 10 bits.
+// compute in float32, as the processor does: TF32 rounds what is multiplied to 10 bits. This is for
+// the whole process and stays so, as other threads may be in an evaluation.
 void KeepGpusExact() {
-  static const bool kept = [] {
-    at::Context& context = at::globalContext();
-    context.setDeterministicCuDNN(true);
-    context.setBenchmarkCuDNN(false);
-    context.setAllowTF32CuDNN(false);
-    context.setAllowTF32CuBLAS(false);
-    return true;
-  }();
-  static_cast<void>(kept);
+  at::Context& context = at::globalContext();
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
 }
 
 // Waits until the device has done what this thread gave it.

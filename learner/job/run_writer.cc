@@ -65,11 +65,6 @@ std::optional<Checkpoint> RunWriter::Resume() {
   }
   CheckFits(*checkpoint);
   saved_step_ = checkpoint->learner.outer_step;
-  if (options_.from) {
-    // A run that had finished has not, once something of it is gone.
-    WriteManifest(RunManifest::kRunning, saved_step_);
-    RemoveAfter(saved_step_);
-  }
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
 }
@@ -144,6 +139,11 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
 
 void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
                      RunState* state) {
+  if (checkpoint && options_.from) {
+    // A run that had finished has not, once something of it is gone.
+    WriteManifest(RunManifest::kRunning, saved_step_);
+    RemoveAfter(saved_step_);
+  }
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
   if (checkpoint && SameEvalTasks(*checkpoint)) {
     earlier_held_out_data_ = checkpoint->held_out_data;

@@ -27,8 +27,9 @@ class TensorRules {
   // its size or is not finite, or it does not treat each tensor by itself.
   TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta);
 
+  // What it was made of.
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
-  const Eigen::VectorXf& theta() const { return theta_; }
+  const Eigen::VectorXf& theta() const { return theta_; }  // [D]
 
   // For tensors of this shape, [spatial..., in, out] if the optimizer sees shapes. A rule that goes
   // by names (Celo2) takes one of fewer than two axes for a bias. Valid as long as this object.
@@ -51,21 +52,22 @@ inline constexpr double kAdamWStep = 0.2;
 // the size of the rule's own steps, with its schedule; so weight_decay means about what it means in
 // AdamW.
 struct StepOptions {
-  double lr = 1;
-  double weight_decay = 0;
-  bool skip_zero_gradients = false;
+  double lr = 1;                     // multiplies the step; positive
+  double weight_decay = 0;           // at least 0
+  bool skip_zero_gradients = false;  // whether such elements keep their value
 
+  // Whether the step is the rule's own.
   bool plain() const { return lr == 1 && weight_decay == 0 && !skip_zero_gradients; }
 };
 
 // One tensor's update, in place.
 struct TensorUpdate {
-  const UpdateRule* rule;
-  StepInfo info;
-  StepOptions options;
-  std::span<const float> gradient;
-  std::span<float> params;
-  std::span<float> state;
+  const UpdateRule* rule;           // as TensorRules::For gives it
+  StepInfo info;                    // the number of the step, and what else the rule is told
+  StepOptions options;              // what is made of the step
+  std::span<const float> gradient;  // [P], of the tensor
+  std::span<float> params;          // [P]
+  std::span<float> state;           // [S], of the rule's state_layout()
 };
 
 // One update on the calling thread. The part of the params that weight decay took. Throws Error as

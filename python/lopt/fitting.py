@@ -125,7 +125,7 @@ def fit(
             None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
         trials: Trainings that tune each rival, whatever time they take; fitting makes as many, but at
-            least 24 if it tries five kinds, before its updates. None: for as long as fitting took.
+            least 25 if it tries five kinds, before its updates. None: for as long as fitting took.
         seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
         seed: Seed of all randomness. None: 0.
         data_dir: Directory of the task's data files, if it reads any.

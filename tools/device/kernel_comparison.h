@@ -33,10 +33,11 @@ struct KernelComparison {
 // Compares every kernel with the host: draws; the gradients of pairs; each rule for tensors of
 // ranks 0 to 5 and odd sizes, of hidden sizes up to 64 and depths up to 4, over `steps` inner steps
 // with the same gradients fed (LinearTask), for a few also such as no float32 holds the squares of;
-// replicas in the memory of blocks and not; episodes that end inside windows, under every meta-loss
-// and clock of perturbations; every task under a rule for a few steps, as errors grow where a
-// loss's own gradients are followed, a torch task with a model state among them; and behind the
-// last window an evaluation by itself. `each` gets them one by one.
+// replicas in the memory of blocks and not; episodes that end inside windows, under each clock of
+// perturbations and the meta-losses before_update, same_data, train and inner_valid; every task
+// under a rule for a few steps, as errors grow where a loss's own gradients are followed, a torch
+// task with a model state among them; and behind the last window an evaluation by itself. `each`
+// gets them one by one.
 void CompareKernels(const Device& device, int64_t steps,
                     const std::function<void(const KernelComparison&)>& each);
 

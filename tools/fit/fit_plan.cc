@@ -48,8 +48,13 @@ double FitPlan::TrainingSeconds(const std::string& name) const {
 // Of a trial with so many seeds in a round, in which threads are idle where its trainings do not
 // keep them busy.
 double FitPlan::TrialSeconds(const std::string& name, int64_t seeds) const {
-  const int64_t turns = (kTrialsPerRound * seeds + threads_ - 1) / threads_;
-  return TrainingSeconds(name) * static_cast<double>(turns * threads_) / kTrialsPerRound;
+  return TogetherSeconds(name, kTrialsPerRound * seeds) / kTrialsPerRound;
+}
+
+// Of so many trainings at once, of which the last may leave threads idle.
+double FitPlan::TogetherSeconds(const std::string& name, int64_t trainings) const {
+  const int64_t turns = (trainings + threads_ - 1) / threads_;
+  return TrainingSeconds(name) * static_cast<double>(turns * threads_);
 }
 
 double FitPlan::TrialSecondsOf(const std::string& kind, int64_t seeds) const {
@@ -78,10 +83,40 @@ double FitPlan::UpdateSeconds() const {
              : TrainingSeconds(request().start) * TrainingsOfUpdate(request().steps);
 }
 
-// What was measured says of whole trainings, with `seeds` of each trial.
-double FitPlan::SecondsOf(const FitSearch& search, int64_t seeds) const {
+// What was measured says of the short trainings, of those that compare the kinds and of the
+// search's.
+
+double FitPlan::ExpectedStepSizes() const {
   double seconds = 0;
-  for (const FitTrial& trial : search.trials) seconds += TrialSecondsOf(trial.kind, seeds);
+  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind);
+  return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
+}
+
+double FitPlan::ExpectedKinds() const {
+  const int64_t seeds = record_.measured->search_seeds;
+  const int64_t trials = KindTrials();
+  double seconds = TogetherSeconds(request().start, trials * seeds);
+  // Those of the other kinds may be slower or quicker than the start's.
+  for (const std::string& kind : record_.measured->kinds) {
+    const double slower =
+        TrainingSeconds(FitTrainingName(request().start, kind)) - TrainingSeconds(request().start);
+    seconds += slower * static_cast<double>(seeds);
+  }
+  return seconds;
+}
+
+double FitPlan::ExpectedOfSearched() const {
+  const std::vector<FitTrial>& trials = record_.search->trials;
+  std::set<std::string> begun;
+  double seconds = 0;
+  for (size_t first = 0; first < trials.size(); first += kTrialsPerRound) {
+    const std::string& kind = trials[first].kind;
+    const int64_t count =
+        std::min(kTrialsPerRound, std::ssize(trials) - static_cast<int64_t>(first));
+    const int64_t before = begun.insert(kind).second ? 1 : 0;
+    seconds += TogetherSeconds(FitTrainingName(request().start, kind),
+                               (count - before) * record_.measured->search_seeds);
+  }
   return seconds;
 }
 
@@ -92,17 +127,15 @@ double FitPlan::Slowdown() const {
   // Short trainings, whose judging takes as long as that of whole ones, say something only as long
   // as there are no others.
   if (record_.steps && !record_.kinds && !record_.search) {
-    expected += SecondsOf(*record_.steps, 1) / kMultiplierPart;
+    expected += ExpectedStepSizes();
     taken += record_.steps->seconds;
   }
-  const int64_t seeds = record_.measured->search_seeds;
   if (record_.kinds) {
-    expected += SecondsOf(*record_.kinds, seeds);
+    expected += ExpectedKinds();
     taken += record_.kinds->seconds;
   }
   if (record_.search) {
-    expected += SecondsOf(*record_.search, seeds) -
-                static_cast<double>(BegunKinds()) * TrialSeconds(request().start, seeds);
+    expected += ExpectedOfSearched();
     taken += record_.search->seconds;
   }
   for (const FitContender& rival : record_.contenders) {
@@ -117,19 +150,11 @@ double FitPlan::Slowdown() const {
 // --- What phases take ----------------------------------------------------------------------------
 
 double FitPlan::StepSizesSeconds() const {
-  if (record_.steps) return record_.steps->seconds;
-  double seconds = 0;
-  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind);
-  return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
+  return record_.steps ? record_.steps->seconds : ExpectedStepSizes();
 }
 
-// Of the trials of KindTrials().
 double FitPlan::KindsSeconds() const {
-  if (record_.kinds) return record_.kinds->seconds;
-  const int64_t seeds = record_.measured->search_seeds;
-  double seconds = TrialSeconds(request().start, seeds);
-  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind, seeds);
-  return seconds;
+  return record_.kinds ? record_.kinds->seconds : ExpectedKinds();
 }
 
 // Of one candidate's trainings that decide.
@@ -176,9 +201,10 @@ int64_t FitPlan::Searched() const {
 
 void FitPlan::RequireTime() const {
   const int64_t fewest = SearchedKinds() * kTrialsPerRound;
-  const double trainings =
-      StepSizesSeconds() + KindsSeconds() + FinalSeconds(fewest) +
-      TrialSeconds(request().start) * static_cast<double>(fewest - SearchedKinds());
+  // A round for each of these kinds, whose first trial was made before.
+  const double rounds =
+      TogetherSeconds(request().start, kTrialsPerRound - 1) * static_cast<double>(SearchedKinds());
+  const double trainings = StepSizesSeconds() + KindsSeconds() + FinalSeconds(fewest) + rounds;
   const double measured = record_.measured->seconds;
   const double least = measured + trainings;
   if (FittingBudget() >= least) return;
@@ -230,8 +256,9 @@ int64_t FitPlan::NextRound() const {
     const auto beside = [&](int64_t planned) {
       const int64_t begun =
           std::min(SearchedKinds(), (planned + kTrialsPerRound - 1) / kTrialsPerRound);
-      return Kinds() * kTrialsPerRound / kMultiplierPart + KindTrials() - begun +
-             (1 + Finalists(planned)) * kCandidateSeeds;
+      const int64_t short_ones =
+          (Kinds() * kTrialsPerRound + kMultiplierPart - 1) / kMultiplierPart;
+      return short_ones + KindTrials() - begun + (1 + Finalists(planned)) * kCandidateSeeds;
     };
     int64_t all = *request().trials;
     while (all > kFewestTrials && all + beside(all) > *request().trials) --all;

@@ -70,7 +70,10 @@ class FitPlan {
   const FitRequest& request() const { return record_.request; }
   double TrainingSeconds(const std::string& name) const;
   double TrialSeconds(const std::string& name, int64_t seeds = 1) const;
-  double SecondsOf(const FitSearch& search, int64_t seeds) const;
+  double TogetherSeconds(const std::string& name, int64_t trainings) const;
+  double ExpectedStepSizes() const;
+  double ExpectedKinds() const;
+  double ExpectedOfSearched() const;
   double StepSizesSeconds() const;
   double KindsSeconds() const;
   double CandidateSeconds() const;

@@ -90,7 +90,7 @@ std::vector<FitTrial> TrialsOfKind(const FitSearch& search, const std::string& k
 // The best of one kind, the first of equals.
 FitTrial BestOfKind(const FitSearch& search, const std::string& kind) {
   const std::vector<FitTrial> trials = TrialsOfKind(search, kind);
-  Require(!trials.empty(), "fit: no step sizes were tried of the kind '{}'", kind);
+  Require(!trials.empty(), "fit: nothing was tried of the kind '{}'", kind);
   return *std::ranges::min_element(trials, {}, LossOf);
 }
 
