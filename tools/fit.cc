@@ -59,7 +59,8 @@ po::options_description FitOptionWords() {
       "Updates of meta-training, whatever time they take; 0: none.");
   add("trials", po::value<int64_t>()->value_name("N"),
       "Trainings that tune each rival, whatever time they take; fitting makes as many, but "
-      "at least 25 if it tries five kinds, before its updates. With --updates the result does not depend on the clock.");
+      "at least 25 if it tries five kinds, before its updates. With --updates the result does not "
+      "depend on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
       fmt::format("Trainings of each optimizer in the comparison. Default: {}.", defaults.seeds)
           .c_str());

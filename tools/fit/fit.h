@@ -75,8 +75,9 @@ struct FitResult {
 // meta-training begin with), meta/ (a meta-training run), compare/NAME/ (an evaluation each),
 // report.txt and theta.safetensors, which is the start until 3. has tried the kinds, and then the
 // best so far. A fit that ends early goes on, with kResume, with the phase in which it ended: a
-// meta-training with its newest checkpoint, the search with its round, a rival, the trials of 2. and
-// 4. and those that compare the kinds in 3. from their beginning. `request` and `start` are then not read.
+// meta-training with its newest checkpoint, the search with its round, a rival, the trials of 2.
+// and 4. and those that compare the kinds in 3. from their beginning. `request` and `start` are
+// then not read.
 //
 // With request.updates and trials the result is a function of the request and the start, bit for
 // bit on one instruction set; the clock then changes nothing but the noted times.

@@ -99,7 +99,7 @@ LOPT_API int lopt_step(const lopt_shape* shapes, int32_t count, int64_t step, in
       part = (float)((LOPT_WEIGHT_DECAY) / 0.2 * sqrt(squares / (double)x.n));
       for (i = 0; i < x.n; ++i) x.step[i] += part * params[i];
     }
-    for (i = 0; i < x.n; ++i) params[i] -= (float)(LOPT_LR) * x.step[i];
+    for (i = 0; i < x.n; ++i) params[i] -= x.step[i] * (float)(LOPT_LR);
     params += x.n;
     gradients += x.n;
     state += LOPT_RULE_STATE(x.n, x.rows, x.columns, x.side);
