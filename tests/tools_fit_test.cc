@@ -720,7 +720,8 @@ double SecondsOfFit(double minutes, double training, int threads) {
 }
 
 TEST_CASE("A fit uses its minutes, also where trainings take another time than was measured") {
-  for (const double minutes : {4, 5, 8, 12, 20, 60}) {
+  // With less, the fewest trainings alone take longer if they are slower than measured.
+  for (const double minutes : {6, 8, 12, 20, 60}) {
     for (const double training : {0.7, 1.0, 1.5}) {
       for (const int threads : {1, 2, 4}) {
         CAPTURE(minutes);
