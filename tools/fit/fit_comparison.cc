@@ -28,26 +28,27 @@ std::string ResultsOf(const FitDirectory& directory, const std::string& name) {
 }
 
 // What tuning chose.
-std::map<std::string, double> TunedValues(const FitDirectory& directory, const std::string& name) {
-  const RunResult run = ReadResults(ResultsOf(directory, name)).runs.front();
+std::map<std::string, double> TunedValues(const RunResult& run) {
   std::map<std::string, double> values;
   if (!run.learning_rate.empty()) values[kLearningRate] = run.learning_rate.front();
   for (const auto& [option, chosen] : run.hyperparameters) values[option] = chosen.front();
   return values;
 }
 
-std::vector<double> TestLosses(const FitDirectory& directory, const std::string& name) {
+std::vector<RunResult> RunsOf(const FitDirectory& directory, const std::string& name) {
+  return ReadResults(ResultsOf(directory, name)).runs;
+}
+
+std::vector<double> TestLosses(const std::vector<RunResult>& runs) {
   std::vector<double> losses;
-  for (const RunResult& run : ReadResults(ResultsOf(directory, name)).runs) {
-    losses.push_back(run.test_loss.front());
-  }
+  for (const RunResult& run : runs) losses.push_back(run.test_loss.front());
   return losses;
 }
 
 bool HasResults(const FitDirectory& directory, const std::string& name) {
   try {
     return Exists(ResultsOf(directory, name)) &&
-           std::ssize(TestLosses(directory, name)) == directory.request().seeds;
+           std::ssize(RunsOf(directory, name)) == directory.request().seeds;
   } catch (const Error&) {
     return false;
   }
@@ -88,9 +89,10 @@ bool JudgeContender(FitContext* fit, FitContender contender, const EvaluatedOpti
        .stop = fit->options.stop});
   if (result.tasks_ended < result.tasks) return false;
   contender.seconds += result.seconds;
-  const double loss = FitJudged{.test_loss = TestLosses(fit->directory, contender.name)}.Mean();
+  const std::vector<RunResult> runs = RunsOf(fit->directory, contender.name);
+  const double loss = FitJudged{.test_loss = TestLosses(runs)}.Mean();
   if (std::isfinite(loss)) contender.test_loss = loss;
-  if (contender.trials > 0) contender.tuned = TunedValues(fit->directory, contender.name);
+  if (contender.trials > 0) contender.tuned = TunedValues(runs.front());
   record.contenders.push_back(std::move(contender));
   fit->directory.Save();
   return true;
@@ -145,7 +147,8 @@ bool CompareFit(FitContext* fit) {
 std::vector<FitJudged> ReadFitJudged(const FitDirectory& directory) {
   std::vector<FitJudged> judged;
   for (const FitContender& contender : directory.record().contenders) {
-    judged.push_back({.contender = contender, .test_loss = TestLosses(directory, contender.name)});
+    judged.push_back(
+        {.contender = contender, .test_loss = TestLosses(RunsOf(directory, contender.name))});
   }
   return judged;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "lopt/base/error.h"
 #include "lopt/base/option_words.h"
@@ -25,6 +24,8 @@ constexpr int64_t kEnoughTrials = 140;
 constexpr int64_t kEnoughSeeds = 8;
 // How much cheaper than alone a training in an update may be.
 constexpr double kLargestGain = 8;
+
+int64_t DividedRoundingUp(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
 }  // namespace
 
@@ -53,12 +54,8 @@ double FitPlan::TrialSeconds(const std::string& name, int64_t seeds) const {
 
 // Of so many trainings at once, of which the last may leave threads idle.
 double FitPlan::TogetherSeconds(const std::string& name, int64_t trainings) const {
-  const int64_t turns = (trainings + threads_ - 1) / threads_;
+  const int64_t turns = DividedRoundingUp(trainings, threads_);
   return TrainingSeconds(name) * static_cast<double>(turns * threads_);
-}
-
-double FitPlan::TrialSecondsOf(const std::string& kind, int64_t seeds) const {
-  return TrialSeconds(FitTrainingName(request().start, kind), seeds);
 }
 
 int64_t FitPlan::Kinds() const { return std::ssize(record_.measured->kinds); }
@@ -68,13 +65,10 @@ int64_t FitPlan::KindTrials() const {
   return record_.kinds ? std::ssize(record_.kinds->trials) : Kinds() + 1;
 }
 
-// Kinds whose first trial, which was made before the search, the search has.
-int64_t FitPlan::BegunKinds() const {
-  std::set<std::string> kinds;
-  if (record_.search) {
-    for (const FitTrial& trial : record_.search->trials) kinds.insert(trial.kind);
-  }
-  return std::ssize(kinds);
+// Of so many trials of the search the kinds that they begin, a round for each. The first trial of
+// each was made before the search.
+int64_t FitPlan::BegunKinds(int64_t trials) const {
+  return std::min(SearchedKinds(), DividedRoundingUp(trials, kTrialsPerRound));
 }
 
 double FitPlan::UpdateSeconds() const {
@@ -88,8 +82,10 @@ double FitPlan::UpdateSeconds() const {
 
 double FitPlan::ExpectedStepSizes() const {
   double seconds = 0;
-  for (const std::string& kind : record_.measured->kinds) seconds += TrialSecondsOf(kind);
-  return seconds * static_cast<double>(kTrialsPerRound) / kMultiplierPart;
+  for (const std::string& kind : record_.measured->kinds) {
+    seconds += TogetherSeconds(FitTrainingName(request().start, kind), kTrialsPerRound);
+  }
+  return seconds / kMultiplierPart;
 }
 
 double FitPlan::ExpectedKinds() const {
@@ -107,13 +103,11 @@ double FitPlan::ExpectedKinds() const {
 
 double FitPlan::ExpectedOfSearched() const {
   const std::vector<FitTrial>& trials = record_.search->trials;
-  std::set<std::string> begun;
   double seconds = 0;
-  for (size_t first = 0; first < trials.size(); first += kTrialsPerRound) {
-    const std::string& kind = trials[first].kind;
-    const int64_t count =
-        std::min(kTrialsPerRound, std::ssize(trials) - static_cast<int64_t>(first));
-    const int64_t before = begun.insert(kind).second ? 1 : 0;
+  for (int64_t first = 0; first < Searched(); first += kTrialsPerRound) {
+    const int64_t count = std::min(kTrialsPerRound, Searched() - first);
+    const int64_t before = first / kTrialsPerRound < SearchedKinds() ? 1 : 0;
+    const std::string& kind = trials[static_cast<size_t>(first)].kind;
     seconds += TogetherSeconds(FitTrainingName(request().start, kind),
                                (count - before) * record_.measured->search_seeds);
   }
@@ -254,11 +248,8 @@ int64_t FitPlan::NextRound() const {
   if (request().trials) {
     // Beside the search: the first trial of a kind that it begins was tried before it.
     const auto beside = [&](int64_t planned) {
-      const int64_t begun =
-          std::min(SearchedKinds(), (planned + kTrialsPerRound - 1) / kTrialsPerRound);
-      const int64_t short_ones =
-          (Kinds() * kTrialsPerRound + kMultiplierPart - 1) / kMultiplierPart;
-      return short_ones + KindTrials() - begun + (1 + Finalists(planned)) * kCandidateSeeds;
+      return DividedRoundingUp(Kinds() * kTrialsPerRound, kMultiplierPart) + KindTrials() -
+             BegunKinds(planned) + (1 + Finalists(planned)) * kCandidateSeeds;
     };
     int64_t all = *request().trials;
     while (all > kFewestTrials && all + beside(all) > *request().trials) --all;
@@ -267,8 +258,9 @@ int64_t FitPlan::NextRound() const {
     const double trial = SearchTrialSeconds();
     const double taken = record_.search ? record_.search->seconds : 0;
     const double in_time = std::min((SearchBudget() - taken) / trial, 1.0 * kMostTrials);
-    more = std::max(static_cast<int64_t>(std::floor(in_time)) + SearchedKinds() - BegunKinds(),
-                    SearchedKinds() * kTrialsPerRound - searched);
+    more =
+        std::max(static_cast<int64_t>(std::floor(in_time)) + SearchedKinds() - BegunKinds(searched),
+                 SearchedKinds() * kTrialsPerRound - searched);
   }
   return std::clamp<int64_t>(more, 0, kTrialsPerRound);
 }

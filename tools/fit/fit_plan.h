@@ -86,11 +86,10 @@ class FitPlan {
   double FittingBudget() const;
   double SearchBudget() const;
   double SearchTrialSeconds() const;
-  double TrialSecondsOf(const std::string& kind, int64_t seeds = 1) const;
   int64_t Kinds() const;
   int64_t SearchedKinds() const;
   int64_t KindTrials() const;
-  int64_t BegunKinds() const;
+  int64_t BegunKinds(int64_t trials) const;
   int64_t Searched() const;
   double ExpectedSearch() const;
 
