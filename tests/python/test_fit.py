@@ -124,6 +124,29 @@ class Fits(unittest.TestCase):
         with self.assertRaisesRegex(lopt.Error, "about a loss; .* this is the class TorchLine"):
             self.fit(TorchLine, init=init, overwrite=True)
 
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_a_fit_of_a_loss_goes_on_with_its_own_loss(self):
+        given = {"updates": 0, "init": lambda key: {"w": key.normal(2)}}
+
+        def loss(params):
+            return (params["w"] - 1).square().sum()
+
+        def other(params):
+            return (params["w"] + 3).abs().sum()
+
+        def end(phase, done, left):
+            if phase == "searching":
+                raise KeyboardInterrupt
+
+        whole = self.fit(loss, out=self.out + "-whole", **given)
+        with self.assertRaises(KeyboardInterrupt):
+            self.fit(loss, on_progress=end, **given)
+        self.fit(other, out=self.out + "-other", **given)
+        resumed = lopt.fit(resume=True, out=self.out)
+        np.testing.assert_array_equal(resumed.theta.values, whole.theta.values)
+        self.assertEqual([row["test_loss"] for row in resumed.judged],
+                         [row["test_loss"] for row in whole.judged])
+
     def test_it_is_that_of_the_program(self):
         if not PROGRAM:
             self.skipTest("LOPT_PROGRAM is not set")
